@@ -1,0 +1,260 @@
+"""`ctx`: what a workflow's body is given."""
+
+from __future__ import annotations
+
+import logging
+import random
+import warnings
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar, TypeVarTuple, overload
+from uuid import UUID
+
+from onward.authoring.definition import Workflow
+from onward.authoring.engine import Engine, Wait, Work
+from onward.core import names
+from onward.core.codec import PLAIN, Codec, codec, return_type
+from onward.core.durations import Duration, seconds
+from onward.core.retry import Retry
+from onward.errors import InvalidInput
+
+T = TypeVar("T")
+I = TypeVar("I")  # noqa: E741  input
+O = TypeVar("O")  # noqa: E741  output
+Ts = TypeVarTuple("Ts")
+
+_LONG = 30 * 60
+
+
+class Context:
+    """The run that a body belongs to, and the verbs that make its work durable (`ctx.step`)."""
+
+    __slots__ = ("_engine", "_random", "log", "step")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._random: random.Random | None = None
+        self.step = Steps(engine)
+        self.log: logging.LoggerAdapter[logging.Logger] = _QuietOnReplay(engine)
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, a UUID of version 7."""
+        return str(self._engine.run_id)
+
+    @property
+    def workflow(self) -> str:
+        return self._engine.workflow.name
+
+    @property
+    def version(self) -> int:
+        return self._engine.workflow.version
+
+    @property
+    def tenant(self) -> str:
+        return self._engine.tenant
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The routing metadata that the run was started with; empty where there is none."""
+        return self._engine.metadata
+
+    @property
+    def started_at(self) -> datetime:
+        """When the run was started, by the database's clock."""
+        return self._engine.started_at
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the run is cancelled: for code in threads, which cannot be interrupted."""
+        return self._engine.cancelled
+
+    def now(self) -> datetime:
+        """When the newest result that the body has seen was committed: the same on every replay."""
+        return self._engine.now
+
+    def random(self) -> random.Random:
+        """The run's own generator, seeded by its id: the same numbers on every replay."""
+        if self._random is None:
+            self._random = random.Random(self._engine.run_id.int)
+        return self._random
+
+    def uuid(self) -> UUID:
+        """A new UUID from `random()`: the same on every replay."""
+        return UUID(int=self.random().getrandbits(128), version=4)
+
+
+class Steps:
+    """`ctx.step`. A call takes its name when it is made, and begins when it is awaited."""
+
+    __slots__ = ("_engine",)
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @overload
+    def run(
+        self,
+        name: str,
+        fn: Callable[[*Ts], Any],
+        /,
+        *args: *Ts,
+        type: type[T],
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        side_effects: bool = False,
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def run(
+        self,
+        name: str,
+        fn: Callable[[*Ts], Coroutine[Any, Any, T]],
+        /,
+        *args: *Ts,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        side_effects: bool = False,
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def run(
+        self,
+        name: str,
+        fn: Callable[[*Ts], T],
+        /,
+        *args: *Ts,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        side_effects: bool = False,
+    ) -> Coroutine[Any, Any, T]: ...
+
+    def run(  # type: ignore[misc]  # mypy does not match *args: *Ts with *args: Any
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        type: Any = None,  # noqa: A002  contract
+        side_effects: bool = False,
+    ) -> Coroutine[Any, Any, Any]:
+        """Executes `fn(*args)` and journals what it returns: it is executed again only if a crash came first.
+
+        A sync function runs in a thread. The value is decoded by the function's return annotation or by `type`,
+        else it is plain JSON. One attempt may take ten minutes unless `timeout` says otherwise.
+        """
+        defaults = self._engine.workflow
+        if not callable(fn):
+            raise InvalidInput(
+                f"step {name!r}: give the function and its arguments apart, as in "
+                f"ctx.step.run({name!r}, fn, arg), not what it returned ({fn!r})"
+            )
+        limit = defaults.step_timeout if timeout is None else _limit(name, timeout)
+        how = codec(return_type(fn)) if type is None else codec(type)
+        return self._engine.run(names.step_name(name), Work(fn, args, retry or defaults.retry, limit, how))
+
+    def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
+        """Sleeps, for months if need be, without holding anything but a row."""
+        return self._engine.sleep(names.step_name(name), seconds(duration, what=f"sleep {name!r}"), None)
+
+    def sleep_until(self, name: str, when: datetime) -> Coroutine[Any, Any, None]:
+        """Sleeps until a point in time; one that has passed returns at once."""
+        if not isinstance(when, datetime) or when.tzinfo is None:
+            raise InvalidInput(
+                f"sleep_until {name!r}: needs a datetime with a time zone, such as "
+                f"ctx.now() + timedelta(days=1); got {when!r}"
+            )
+        return self._engine.sleep(names.step_name(name), None, when.astimezone(UTC))
+
+    @overload
+    def wait_for_event(
+        self,
+        event: str,
+        *,
+        name: str | None = None,
+        match: Mapping[str, Any] | None = None,
+        timeout: Duration | None = None,
+        type: type[T],
+    ) -> Coroutine[Any, Any, T | None]: ...
+    @overload
+    def wait_for_event(
+        self,
+        event: str,
+        *,
+        name: str | None = None,
+        match: Mapping[str, Any] | None = None,
+        timeout: Duration | None = None,
+        type: None = None,
+    ) -> Coroutine[Any, Any, Any]: ...
+
+    def wait_for_event(
+        self,
+        event: str,
+        *,
+        name: str | None = None,
+        match: Mapping[str, Any] | None = None,
+        timeout: Duration | None = None,
+        type: Any = None,  # noqa: A002  contract
+    ) -> Coroutine[Any, Any, Any]:
+        """The payload of the first signal `event` that contains `match`; None when `timeout` passed.
+
+        Without a time-out it waits for ever. Signals that came before the wait are kept for it.
+        """
+        names.event_name(event)
+        limit = None if timeout is None else seconds(timeout, what=f"timeout of {event!r}")
+        how: Codec = PLAIN if type is None else codec(type)
+        wait = Wait(event, None if match is None else dict(match), limit, how)
+        return self._engine.wait(names.step_name(name or event), wait)
+
+    def race(self, name: str, /, **branches: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, tuple[str, Any]]:
+        """The first branch to settle, as `(branch, value)`; its failure is raised. The others are cancelled."""
+        if not branches:
+            raise InvalidInput(f"race {name!r}: give it branches, as in race({name!r}, a=step_a, b=step_b)")
+        return self._engine.race(names.step_name(name), branches)
+
+    def start(
+        self,
+        name: str,
+        workflow: Workflow[I, Any] | str,
+        input: I | Any = None,  # noqa: A002  contract
+    ) -> Coroutine[Any, Any, str]:
+        """Starts a run of its own and gives its id, the same on every replay."""
+        return self._engine.start(names.step_name(name), workflow, input, invoke=False)
+
+    @overload
+    def invoke(self, name: str, workflow: Workflow[I, O], input: I = ...) -> Coroutine[Any, Any, O]: ...
+    @overload
+    def invoke(self, name: str, workflow: str, input: Any = ...) -> Coroutine[Any, Any, Any]: ...
+
+    def invoke(self, name: str, workflow: Any, input: Any = None) -> Coroutine[Any, Any, Any]:  # noqa: A002
+        """Starts a child run and gives its output; StepFailed where it fails. It is cancelled with this run."""
+        return self._engine.start(names.step_name(name), workflow, input, invoke=True)
+
+
+def _limit(name: str, timeout: Duration) -> float:
+    limit = seconds(timeout, what=f"timeout of step {name!r}")
+    if limit <= 0:
+        raise InvalidInput(f"step {name!r}: a timeout must be more than nothing, got {timeout!r}")
+    if limit > _LONG:
+        warnings.warn(
+            f"step {name!r} may take longer than 30 minutes in one attempt (OW108): hand the work to another "
+            "program, and let it signal the run, which waits with ctx.step.wait_for_event",
+            stacklevel=3,
+        )
+    return limit
+
+
+class _QuietOnReplay(logging.LoggerAdapter[logging.Logger]):
+    """`ctx.log`: says each thing once, not again on every replay."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(logging.getLogger("onward.workflow"), {})
+        self._engine = engine
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802  the name that logging gives it
+        return not self._engine.replaying and super().isEnabledFor(level)
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        run = {"run_id": str(self._engine.run_id), "workflow": self._engine.workflow.name}
+        kwargs["extra"] = {**run, **(kwargs.get("extra") or {})}
+        return msg, kwargs

@@ -1,0 +1,33 @@
+"""Where the database is: what was given, else ONWARD_URL, else the embedded Postgres."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+
+from onward import embedded
+from onward.errors import OnwardError
+
+
+@dataclass(frozen=True)
+class Address:
+    """A database's URL, and this process's share in the embedded server where it is that one."""
+
+    url: str
+    lease: embedded.Lease | None = None
+
+    async def release(self) -> None:
+        if self.lease is not None:
+            await asyncio.to_thread(self.lease.release)
+
+
+async def resolve(url: str | None) -> Address:
+    """Starts the embedded server where no URL is given."""
+    url = url or os.environ.get("ONWARD_URL")
+    if url is None:
+        lease = await asyncio.to_thread(embedded.acquire)
+        return Address(lease.url, lease)
+    if url.startswith(("postgres://", "postgresql://")):
+        return Address(url)
+    raise OnwardError(f"this is no database URL: {url!r}; write postgresql://user@host/database")

@@ -1,0 +1,204 @@
+"""Replay: a journal and a body's calls in, decisions out. Pure: no loop, no clock, no database.
+
+The journal is authoritative. A body is a pure function of the results that it was given and of their order, so
+giving it the same results in the same order brings it to the same place. The same object serves a run the first
+time and on replay: the first time rows arrive one batch after the other, on replay they are all there at once.
+
+The laws (docs/architecture.md tells them with examples):
+
+1. A call's identity is its path: the path of the step it was made in, its name, its count. Counts restart with each
+   attempt of the step around them.
+2. `next_row` gives the oldest row that the body asks for, one at a time; the caller asks again only when the body has
+   come to rest. Two results at once would make `asyncio.wait` return both, and only one on the other occasion.
+3. `may_start` is false while the journal holds results for the body. Otherwise a task group's sibling, about to be
+   cancelled by a result that is on its way, would begin its next step on every replay.
+4. `divergence` tells a recorded step that the body never asked for. It means something only at rest, when nothing
+   else can be given.
+
+A call's life; any other transition raises and changes nothing:
+
+    MADE ──open──> OPEN ──start──> STARTED ──answer──> ANSWERED
+                    │ └────────────answer───────────────^
+                    └──withdraw──> WITHDRAWN <──withdraw── STARTED
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from datetime import datetime
+from enum import Enum
+from typing import NamedTuple
+
+from onward.core import names
+
+
+class Row(NamedTuple):
+    """A row of the journal, as it was committed. Exactly one of `output` and `error` is there."""
+
+    path: str
+    kind: str
+    output: bytes | None
+    error: bytes | None
+    attempt: int
+    at: datetime
+
+
+class State(Enum):
+    MADE = "made"
+    OPEN = "open"
+    STARTED = "started"
+    ANSWERED = "answered"
+    WITHDRAWN = "withdrawn"
+
+
+_LEGAL = {
+    State.MADE: frozenset({State.OPEN, State.WITHDRAWN}),
+    State.OPEN: frozenset({State.STARTED, State.ANSWERED, State.WITHDRAWN}),
+    State.STARTED: frozenset({State.ANSWERED, State.WITHDRAWN}),
+    State.ANSWERED: frozenset[State](),
+    State.WITHDRAWN: frozenset[State](),
+}
+
+
+class IllegalTransition(RuntimeError):
+    """A bug in the engine: a call was moved to a state that it cannot reach."""
+
+
+class Call:
+    """One use of a step verb, in the body or in a step."""
+
+    __slots__ = ("kind", "parent", "path", "state")
+
+    def __init__(self, parent: str, path: str, kind: str) -> None:
+        self.parent, self.path, self.kind, self.state = parent, path, kind, State.MADE
+
+    def to(self, state: State) -> None:
+        if state not in _LEGAL[self.state]:
+            raise IllegalTransition(f"{self.path!r} cannot go from {self.state.value} to {state.value}")
+        self.state = state
+
+    @property
+    def waits(self) -> bool:
+        """Can a result be given to it?"""
+        return self.state is State.OPEN or self.state is State.STARTED
+
+
+class Replay:
+    """What one run has asked for, and what its journal answers."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self._calls: dict[str, Call] = {}
+        self._counts: dict[str, dict[str, int]] = {"": {}}  # by the step around it
+        self._body: deque[Row] = deque()  # rows of the body, not given yet, in order
+        self._nested: dict[str, tuple[int, Row]] = {}  # rows of steps within steps, with their order
+        self._ready: dict[str, tuple[int, Row]] = {}  # of these, the ones that are asked for now
+        self.rows = 0  # how many rows the journal is known to hold
+        for row in rows:
+            self.add(row)
+
+    # ---- what the body does ------------------------------------------------------------------------
+
+    def make(self, parent: str, name: str, kind: str) -> Call:
+        """A call takes its name when it is made: the first use is `name`, the second `name#2`."""
+        counts = self._counts.setdefault(parent, {})
+        counts[name] = count = counts.get(name, 0) + 1
+        path = names.join(parent, name if count == 1 else names.numbered(name, count))
+        call = Call(parent, path, kind)
+        self._calls[path] = call
+        return call
+
+    def open(self, call: Call) -> None:
+        """The call is awaited: from here on it can be answered."""
+        call.to(State.OPEN)
+        if call.parent and call.path in self._nested:
+            self._ready[call.path] = self._nested[call.path]
+
+    def start(self, call: Call) -> None:
+        call.to(State.STARTED)
+
+    def withdraw(self, call: Call) -> None:
+        """The body no longer waits (it was cancelled there): a row that comes all the same is passed over."""
+        if call.state in (State.MADE, State.OPEN, State.STARTED):
+            call.to(State.WITHDRAWN)
+            self._ready.pop(call.path, None)
+
+    def begin_attempt(self, path: str) -> None:
+        """A step is executed, perhaps again: what it calls is counted from the start (law 1)."""
+        if self._counts.pop(path, None):
+            for call in [c for c in self._calls.values() if c.parent == path]:
+                self.withdraw(call)
+                del self._calls[call.path]
+
+    # ---- what the journal says -----------------------------------------------------------------------
+
+    def add(self, row: Row) -> None:
+        """A row was committed, by this execution, an earlier one, or by what settles waits."""
+        self.rows += 1
+        if names.SEPARATOR not in row.path:
+            self._body.append(row)
+            return
+        self._nested[row.path] = (self.rows, row)
+        call = self._calls.get(row.path)
+        if call is not None and call.waits:
+            self._ready[row.path] = self._nested[row.path]
+
+    def next_row(self) -> tuple[Call, Row] | None:
+        """The oldest row that is asked for. The call counts as answered from here on (law 2)."""
+        skipped: list[Row] = []
+        found = None
+        while self._body and found is None:
+            row = self._body.popleft()
+            call = self._calls.get(row.path)
+            if call is None or call.state is State.MADE:
+                skipped.append(row)
+            elif call.waits:
+                found = (call, row)
+        self._body.extendleft(reversed(skipped))
+        if found is None and self._ready:
+            path, (_, row) = min(self._ready.items(), key=lambda item: item[1][0])
+            found = (self._calls[path], row)
+        if found is not None:
+            self._answer(*found)
+        return found
+
+    def _answer(self, call: Call, row: Row) -> None:
+        call.to(State.ANSWERED)
+        self._ready.pop(row.path, None)
+        if not call.parent:  # its row is gone, nobody asks again; a nested call may be asked by the next attempt
+            del self._calls[call.path]
+
+    def recorded(self, call: Call) -> Row | None:
+        """The row that will answer this call, if the journal has it already."""
+        if call.parent:
+            return self._nested.get(call.path, (0, None))[1]
+        return next((row for row in self._body if row.path == call.path), None)
+
+    def more(self) -> bool:
+        """Is there a row that the body has still to be given, as far as can be told?"""
+        calls = self._calls
+        return any(row.path not in calls or calls[row.path].state is not State.WITHDRAWN for row in self._body)
+
+    def may_start(self, call: Call) -> bool:
+        """Law 3. Inside a step nothing waits for the body: the step is executed as a whole anyway."""
+        if call.parent:
+            return call.path not in self._nested
+        return not self._body
+
+    # ---- at rest, with nothing left to give -------------------------------------------------------------
+
+    def divergence(self) -> tuple[Row, list[str]] | None:
+        """Law 4: the oldest recorded step that was never asked for, and what the body asks for instead."""
+        for row in self._body:
+            call = self._calls.get(row.path)
+            if call is None or call.state is State.MADE:
+                return row, [c.path for c in self._calls.values() if not c.parent and c.waits]
+        return None
+
+    def mismatch(self, call: Call, row: Row) -> bool:
+        """The step is there, but it was something else when it was recorded (a sleep, and now a run)."""
+        return call.kind != row.kind
+
+    def not_awaited(self, parent: str = "") -> list[str]:
+        """Calls that were made and never awaited."""
+        return [c.path for c in self._calls.values() if c.parent == parent and c.state is State.MADE]

@@ -1,0 +1,214 @@
+"""What clients ask of the database: to start runs, to signal and steer them, to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from onward.store.database import Database
+
+
+class NewRun(NamedTuple):
+    """A run to be started. `hash` tells equal inputs; `search` is the input for the filter."""
+
+    run_id: UUID
+    version: int | None
+    key: str | None
+    hash: bytes
+    input: bytes
+    search: str
+    retention: float | None
+    delay: float | None
+
+
+class Started(NamedTuple):
+    """`run_id` None: the parent has ended. `same`: the input equals that of the run that is there."""
+
+    run_id: UUID | None
+    same: bool
+
+
+class NewSignal(NamedTuple):
+    signal_id: UUID
+    run_id: UUID
+    event: str
+    payload: bytes
+    search: str
+    buffer: bool
+
+
+class RunRecord(NamedTuple):
+    run_id: UUID
+    workflow: str
+    version: int | None
+    tenant: str
+    status: str
+    state: str
+    reason: str | None
+    input: bytes
+    output: bytes | None
+    error: bytes | None
+    idempotency_key: str | None
+    rerun_of: UUID | None
+    retention: timedelta | None
+    started_at: datetime
+    completed_at: datetime | None
+
+
+class StepRecord(NamedTuple):
+    path: str
+    kind: str
+    status: str
+    attempt: int
+    output: bytes | None
+    error: bytes | None
+    started_at: datetime
+    completed_at: datetime | None
+    seq: int
+    event: str | None
+    match: str | None
+    child: UUID | None
+    attempts: int | None
+    deadline: datetime | None
+
+
+class ResultRecord(NamedTuple):
+    status: str
+    output: bytes | None
+    error: bytes | None
+    workflow: str
+    version: int | None
+
+
+class WorkerRecord(NamedTuple):
+    worker_id: int
+    name: str
+    alive: bool
+    serves: list[str] | None
+    owned: int
+    started_at: datetime
+    silent_for: float
+
+
+class CountRecord(NamedTuple):
+    workflow: str
+    running: int
+    completed: int
+    failed: int
+    cancelled: int
+
+
+class ListQuery(NamedTuple):
+    """Which runs, newest first, after the row that the cursor names."""
+
+    workflow: str | None
+    status: str | None
+    since: datetime | None
+    until: datetime | None
+    patterns: list[str] | None
+    after_time: datetime | None
+    after_id: UUID | None
+    limit: int
+
+
+class Runs:
+    """The runs of one tenant."""
+
+    def __init__(self, database: Database, tenant: str) -> None:
+        self._database, self._tenant = database, tenant
+
+    async def start(
+        self,
+        workflow: str,
+        runs: Sequence[NewRun],
+        *,
+        parent: UUID | None = None,
+        call: str | None = None,
+    ) -> list[Started]:
+        columns = [list(column) for column in zip(*runs, strict=True)]
+        ids, versions, keys, hashes, inputs, searches, retentions, delays = columns
+        rows = await self._database.fetch(
+            "select * from onward.start_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+            ids,
+            self._tenant,
+            workflow,
+            versions,
+            keys,
+            hashes,
+            inputs,
+            searches,
+            retentions,
+            delays,
+            parent,
+            call,
+        )
+        return [Started(*row) for row in rows]
+
+    async def signal(self, signals: Sequence[NewSignal]) -> list[str]:
+        """An outcome each: resolved, buffered, dropped, ended, unknown."""
+        columns = [list(column) for column in zip(*signals, strict=True)]
+        rows = await self._database.fetch(
+            "select outcome from onward.signal($1, $2, $3, $4, $5, $6, $7)", self._tenant, *columns
+        )
+        return [row[0] for row in rows]
+
+    async def cancel(self, run_id: UUID) -> str | None:
+        """The run's status once it can journal nothing more; None: no such run. Its invoked runs go with it."""
+        row = await self._database.fetchrow("select * from onward.cancel($1, $2)", self._tenant, run_id)
+        if row is None or row["status"] is None:
+            return None
+        if row["former"] is not None:
+            await self._database.fetch("select onward.await_lanes($1)", row["former"])
+        if row["status"] == "cancelled":
+            for child in row["children"] or ():
+                await self.cancel(child)
+        status: str = row["status"]
+        return status
+
+    async def set_paused(self, run_id: UUID, paused: bool) -> bool:
+        done: bool = await self._database.fetchval("select onward.set_paused($1, $2, $3)", self._tenant, run_id, paused)
+        return done
+
+    async def describe(self, run_ids: Sequence[UUID]) -> list[RunRecord]:
+        rows = await self._database.fetch("select * from onward.describe($1, $2)", self._tenant, list(run_ids))
+        return [RunRecord(*row) for row in rows]
+
+    async def page(self, query: ListQuery) -> list[RunRecord]:
+        found = await self._database.fetchval(
+            "select onward.list_runs($1, $2, $3, $4, $5, $6, $7, $8, $9)", self._tenant, *query
+        )
+        return await self.describe(found) if found else []
+
+    async def steps(self, run_id: UUID) -> list[StepRecord]:
+        rows = await self._database.fetch("select * from onward.list_steps($1, $2)", self._tenant, run_id)
+        return [StepRecord(*row) for row in rows]
+
+    async def workflows(self) -> list[CountRecord]:
+        rows = await self._database.fetch("select * from onward.list_workflows($1)", self._tenant)
+        return [CountRecord(*row) for row in rows]
+
+    async def await_result(self, run_id: UUID, channel: str, seconds: float) -> ResultRecord | None:
+        row = await self._database.fetchrow(
+            "select * from onward.await_result($1, $2, $3, $4)", self._tenant, run_id, channel, seconds
+        )
+        return None if row is None else ResultRecord(*row)
+
+    async def forget_result(self, run_id: UUID, channel: str) -> None:
+        await self._database.fetch("select onward.forget_result($1, $2)", run_id, channel)
+
+    async def rerun(self, run_id: UUID, new_id: UUID, from_step: str | None, outputs: dict[str, bytes]) -> str:
+        word: str = await self._database.fetchval(
+            "select onward.rerun($1, $2, $3, $4, $5, $6)",
+            self._tenant,
+            run_id,
+            new_id,
+            from_step,
+            list(outputs),
+            list(outputs.values()),
+        )
+        return word
+
+    async def workers(self) -> list[WorkerRecord]:
+        return [WorkerRecord(*row) for row in await self._database.fetch("select * from onward.list_workers()")]

@@ -1,0 +1,82 @@
+-- Hands out up to p_n due runs of what the worker serves, each with its input, journal and back-offs.
+--
+-- Called by: workers. Locks: the worker's row for key share (a reaped worker is refused, and cannot be reaped in
+--   the middle), then due messages, skipping locked ones, so that claims never wait for anybody.
+-- Safe when the answer is lost: the runs are owned by a live worker that does not know them; `attend` tells it.
+-- Journal and back-offs are read in a statement after the one that locked: a signal or a late batch that held
+--   the lock would be missing from the locking statement's snapshot, and journalled steps would run again.
+-- Settles only what its last owner suspended: then the pendings are exactly what the body waits for. A run that
+--   was freed from a dead worker may still have the pending of a wait that its body had given up (a race that was
+--   decided); settling would hand a signal to it, and the wait that comes next would never get it. There the body
+--   replays first, and its own register or suspend carries the true list.
+-- A reaped worker gets the error OW001.
+create or replace function onward.claim(p_worker bigint, p_n integer)
+returns table (
+    run_id uuid, tenant text, workflow text, version integer, receipt bigint, parent uuid, started_at timestamptz,
+    input bytea, deaths integer, partial boolean,
+    names text[], kinds text[], outputs bytea[], errors bytea[], attempts integer[], times timestamptz[],
+    retry_names text[], retry_attempts integer[], retry_due boolean[])
+language plpgsql as $$
+declare
+    v_now timestamptz := onward.now();
+    v_ids   uuid[];
+    v_mine  boolean[];   -- whose coroutine this worker may still have
+    v_exact uuid[];      -- whose pendings are exactly what the body waits for
+begin
+    perform 1 from onward.worker where worker_id = p_worker for key share;
+    if not found then
+        raise exception 'worker % was declared dead', p_worker using errcode = 'OW001';
+    end if;
+
+    select array_agg(due.msg_id) into v_ids from (
+        select m.msg_id
+          from (select s.workflow, v.version from onward.serves s
+                 cross join lateral (values (s.version), (0)) as v (version)
+                 where s.worker_id = p_worker group by 1, 2 order by random()) served
+          cross join lateral (
+                select m.msg_id from onward.message m
+                 where m.queue = '__wf_' || served.workflow and m.version = served.version
+                   and m.owner is null and not m.paused and m.visible_at <= v_now
+                 order by m.visible_at limit p_n for update skip locked) m
+         limit p_n) due;
+    if v_ids is null then
+        return;
+    end if;
+
+    perform onward.bind_versions(p_worker, v_ids);
+    select array_agg(m.msg_id), array_agg(coalesce(m.cached_by = p_worker, false)),
+           array_agg(m.msg_id) filter (where m.cached_by is not null)
+      into v_ids, v_mine, v_exact
+      from onward.message m where m.msg_id = any (v_ids);
+    if v_exact is not null then
+        perform onward.settle(v_exact, v_now);
+    end if;
+    update onward.message m
+       set owner = p_worker, receipt = m.receipt + 1, executing = false, reason = null, cached_by = null,
+           visible_at = coalesce((select min(p.deadline) from onward.pending p
+                                   where p.run_id = m.msg_id and p.deadline > v_now), 'infinity')
+     where m.msg_id = any (v_ids);
+
+    return query
+        select r.run_id, r.tenant, r.workflow, r.version, m.receipt, r.parent, r.started_at,
+               i.input, m.read_count, c.mine,
+               j.names, j.kinds, j.outputs, j.errors, j.attempts, j.times, b.names, b.attempts, b.due
+          from unnest(v_ids, v_mine) as c (id, mine)
+          join onward.message m on m.msg_id = c.id
+          join onward.run r on r.run_id = c.id
+          join onward.run_input i on i.run_id = c.id
+          left join lateral (
+                select array_agg(s.name order by s.seq) as names, array_agg(s.kind order by s.seq) as kinds,
+                       array_agg(s.output order by s.seq) as outputs, array_agg(s.error order by s.seq) as errors,
+                       array_agg(s.attempt order by s.seq) as attempts,
+                       array_agg(s.completed_at order by s.seq) as times
+                  from onward.step s
+                 where s.run_id = c.id and s.seq > case when c.mine then m.cached_seq else 0 end) j
+            on m.receipt > 1 or r.rerun_of is not null        -- a first hand-out has no journal
+          left join lateral (
+                select array_agg(p.name order by p.seq) as names, array_agg(p.attempt order by p.seq) as attempts,
+                       array_agg(p.deadline <= v_now order by p.seq) as due
+                  from onward.pending p where p.run_id = c.id and p.kind = 'retry') b
+            on m.receipt > 1;
+end
+$$;

@@ -1,0 +1,94 @@
+-- What hot runs ask for: `register` waits and stay, `suspend`, `release`, `park` with a reason, `mark` that a
+-- suspect begins to execute.
+--
+-- Called by: commit, which has locked the runs' messages in an earlier statement.
+-- Register and suspend carry all outstanding waits, sleeps and back-offs of a run. A pending of the same name
+--   and attempt keeps its deadline: deadlines are facts, made when the body first reached them.
+-- Suspend keeps the run where anything is ready: what became ready before the lock would wake nobody.
+-- Twice: pendings are kept, settled rows stay settled; a second suspend or release is `lost`, and so it should be.
+-- Answers: an object for each run: {run, answer: ok | parked | lost | gone | cancelled, rows, waits}; rows are
+--   the wants that the journal answers, waits what is left with its seconds to go.
+create or replace function onward.commit_asks(
+    p_worker bigint, p_now timestamptz,
+    a_runs uuid[], a_receipts bigint[], a_ops text[], a_notes text[],
+    w_runs uuid[], w_names text[], w_kinds text[], w_events text[], w_matches text[], w_children uuid[],
+    w_attempts integer[], w_limits integer[], w_errors bytea[], w_seconds float8[], w_untils timestamptz[])
+returns jsonb
+language plpgsql as $$
+declare
+    v_valid   uuid[];    -- register and suspend of a valid hand-out
+    v_parking uuid[];    -- of these, the ones to be let go
+    v_ready   uuid[];
+    v_last    bigint;
+    v_answers jsonb;
+begin
+    select coalesce(array_agg(m.msg_id) filter (where a.op in ('register', 'suspend')), '{}'),
+           coalesce(array_agg(m.msg_id) filter (where a.op = 'suspend'), '{}')
+      into v_valid, v_parking
+      from unnest(a_runs, a_receipts, a_ops) as a (run, receipt, op)
+      join onward.message m on m.msg_id = a.run and m.owner = p_worker and m.receipt = a.receipt;
+
+    if v_valid <> '{}' then
+        delete from onward.pending p
+         where p.run_id = any (v_valid)
+           and (p.run_id, p.name, p.attempt) not in (
+                select w.run, w.name, w.attempt from unnest(w_runs, w_names, w_attempts) as w (run, name, attempt));
+        insert into onward.pending (run_id, name, kind, event, match, child, attempt, attempts, error, deadline, since)
+        select w.run, w.name, w.kind, w.event, w.match::jsonb, w.child, w.attempt, w.attempts, w.error,
+               coalesce(w.until, p_now + make_interval(secs => w.seconds), 'infinity'), p_now
+          from unnest(w_runs, w_names, w_kinds, w_events, w_matches, w_children, w_attempts, w_limits, w_errors,
+                      w_seconds, w_untils) with ordinality
+               as w (run, name, kind, event, match, child, attempt, attempts, error, seconds, until, ord)
+         where w.run = any (v_valid)
+           and not exists (select 1 from onward.step s where s.run_id = w.run and s.name = w.name)
+         order by w.ord
+        on conflict do nothing;
+        perform onward.settle(v_valid, p_now);
+    end if;
+
+    select coalesce(array_agg(distinct w.run), '{}') into v_ready
+      from unnest(w_runs, w_names) as w (run, name)
+      left join onward.pending p on p.run_id = w.run and p.name = w.name
+     where w.run = any (v_parking) and (p.run_id is null or p.deadline <= p_now);
+
+    select jsonb_agg(jsonb_strip_nulls(jsonb_build_object('run', a.run,
+            'answer', case
+                when m.msg_id is null then case when r.status = 'cancelled' then 'cancelled' else 'gone' end
+                when m.owner is distinct from p_worker or m.receipt <> a.receipt then 'lost'
+                when a.op = 'suspend' and a.run <> all (v_ready) then 'parked'
+                else 'ok' end,
+            'rows', case when a.op in ('register', 'suspend') and m.receipt = a.receipt then (
+                select jsonb_agg(jsonb_build_array(
+                           s.name, s.kind, translate(encode(s.output, 'base64'), e'\n', ''),
+                           translate(encode(s.error, 'base64'), e'\n', ''), s.attempt, s.completed_at) order by s.seq)
+                  from unnest(w_runs, w_names) as w (run, name)
+                  join onward.step s on s.run_id = w.run and s.name = w.name
+                 where w.run = a.run) end,
+            'waits', case when a.op in ('register', 'suspend') and m.receipt = a.receipt then (
+                select jsonb_agg(jsonb_build_array(p.name, p.kind, p.attempt, case when p.deadline < 'infinity'
+                                 then extract(epoch from p.deadline - p_now) end) order by p.seq)
+                  from onward.pending p where p.run_id = a.run) end)) order by a.ord)
+      into v_answers
+      from unnest(a_runs, a_receipts, a_ops) with ordinality as a (run, receipt, op, ord)
+      left join onward.message m on m.msg_id = a.run
+      left join onward.run_result r on r.run_id = a.run;
+
+    select case when is_called then last_value else 0 end into v_last from onward.step_seq_seq;
+    update onward.message m
+       set owner = case when a.op in ('register', 'mark') or a.run = any (v_ready) then m.owner end,
+           executing = a.op = 'mark' or (a.op = 'register' and m.executing),
+           reason = case when a.op = 'park' then a.note end,
+           -- everything that this run has journalled so far lies below the sequence's value
+           cached_by = case when a.op = 'suspend' and a.run <> all (v_ready) then p_worker end,
+           cached_seq = v_last,
+           visible_at = case
+               when a.op = 'mark' then m.visible_at
+               when a.op = 'release' then p_now
+               when a.op = 'park' then p_now + interval '5 minutes'
+               else coalesce((select min(p.deadline) from onward.pending p
+                               where p.run_id = a.run and p.deadline > p_now), 'infinity') end
+      from unnest(a_runs, a_receipts, a_ops, a_notes) as a (run, receipt, op, note)
+     where m.msg_id = a.run and m.owner = p_worker and m.receipt = a.receipt;
+    return v_answers;
+end
+$$;

@@ -1,0 +1,42 @@
+-- Ends runs: the result is written, the message and what hung on the run goes; parents that wait are due.
+--
+-- Called by: commit, which has locked the messages of the runs and of their parents, by id.
+-- The count of journal rows is an assertion (no counterexample is known without it): an end that does not know
+--   every row of the journal would throw one away, and is refused as `conflict`.
+-- Twice: the message is gone: `gone`.
+create or replace function onward.commit_ends(
+    p_worker bigint, p_now timestamptz, p_runs uuid[], p_receipts bigint[], p_rows integer[], p_statuses text[],
+    p_outputs bytea[], p_errors bytea[])
+returns text[]
+language plpgsql as $$
+declare
+    v_ended uuid[];
+begin
+    with ended as (
+        delete from onward.message m
+         using unnest(p_runs, p_receipts, p_rows) as i (run, receipt, rows)
+         where m.msg_id = i.run and m.owner = p_worker and m.receipt = i.receipt
+           and i.rows = (select count(*) from onward.step s where s.run_id = i.run)
+        returning m.msg_id),
+    results as (
+        insert into onward.run_result (run_id, status, output, error, completed_at)
+        select i.run, i.status, i.output, i.error, p_now
+          from unnest(p_runs, p_statuses, p_outputs, p_errors) as i (run, status, output, error)
+          join ended on ended.msg_id = i.run)
+    select coalesce(array_agg(msg_id), '{}') into v_ended from ended;
+
+    perform onward.clear_run(v_ended);
+    if cardinality(v_ended) = cardinality(p_runs) then
+        return null;
+    end if;
+    return (
+        select array_agg(case
+                when i.run = any (v_ended) then 'ok'
+                when m.msg_id is null then case when r.status = 'cancelled' then 'cancelled' else 'gone' end
+                when m.owner = p_worker and m.receipt = i.receipt then 'conflict'
+                else 'lost' end order by i.ord)
+          from unnest(p_runs, p_receipts) with ordinality as i (run, receipt, ord)
+          left join onward.message m on m.msg_id = i.run
+          left join onward.run_result r on r.run_id = i.run);
+end
+$$;

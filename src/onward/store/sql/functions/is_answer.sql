@@ -1,0 +1,28 @@
+-- Will this signal be taken when the run's waits are settled as they stand? Walks them as `settle` does: each
+-- wait, in order of registration, takes the oldest matching signal that no earlier wait took.
+-- Called by: signal, under the run's message lock.
+create or replace function onward.is_answer(p_run uuid, p_event text, p_signal uuid) returns boolean
+language plpgsql as $$
+declare
+    v_wait  onward.pending;
+    v_taken uuid[] := '{}';
+    v_next  uuid;
+begin
+    if exists (select 1 from onward.signal where signal_id = p_signal and taken) then
+        return true;
+    end if;
+    for v_wait in
+        select * from onward.pending where run_id = p_run and event = p_event order by seq
+    loop
+        select s.signal_id into v_next from onward.signal s
+         where s.run_id = p_run and s.event = p_event and not s.taken and s.signal_id <> all (v_taken)
+           and (v_wait.match is null or s.search @> v_wait.match)
+         order by s.seq limit 1;
+        if v_next = p_signal then
+            return true;
+        end if;
+        v_taken := v_taken || v_next;
+    end loop;
+    return false;
+end
+$$;

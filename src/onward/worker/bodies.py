@@ -1,0 +1,44 @@
+"""Plays a run's body from the top: the same coroutine the first time and on every replay."""
+
+from __future__ import annotations
+
+import asyncio
+
+from onward.authoring.context import Context
+from onward.core.codec import PLAIN
+from onward.core.frozen import freeze
+from onward.worker import faults
+from onward.worker.execution import Ending, Execution
+from onward.worker.verbs import Verbs, fits, not_awaited
+
+
+async def play(run: Execution, verbs: Verbs) -> None:
+    """Ends the run with what the body returns or raises, unless the run was taken away meanwhile."""
+    try:
+        output = await _body(run, verbs)
+        if unawaited := verbs.not_awaited():
+            not_awaited(unawaited)
+        what = f"the result of workflow {run.workflow.name!r}"
+        data = run.workflow.output_codec.encode(output, what)
+        fits(data, what)
+        ending = Ending("completed", data, None)
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        if run.over or run.cancelled:
+            return
+        ending = Ending("failed", None, faults.of_run(error).encode())
+    finally:
+        if run.over:
+            verbs.close()
+    if not run.over:
+        verbs.not_awaited()
+        run.end(ending)
+
+
+async def _body(run: Execution, verbs: Verbs) -> object:
+    workflow = run.workflow
+    if not workflow.takes_input:
+        return await workflow.body(Context(verbs))
+    value = workflow.input_codec.decode(run.out.input)
+    if workflow.input_codec is PLAIN:
+        value = freeze(value)
+    return await workflow.body(Context(verbs), value)

@@ -1,0 +1,193 @@
+"""Group commit: while one batch is on its way to disk, the next one collects.
+
+One lane, one batch in flight. What is authoritative: the database's answer, item by item. A batch whose connection
+broke may have been committed or not, so the very same items are sent again, before anything else, under a higher
+number: the lane's row voids a copy that arrives late, rows that the first copy wrote are recognised by their receipt.
+A worker that dies with a batch in flight loses nothing: either the batch commits or its steps run again.
+
+An item that the database cannot take (nothing that the codec lets through should do that) must not fail its
+neighbours: the batch is halved until the culprit is alone, and only that one is answered with `invalid`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import repeat
+from typing import NamedTuple, Protocol, TypeVar
+
+from onward.store.database import BROKEN, REFUSED, UNFIT
+from onward.store.handouts import Answer, Answers, Ask, Batch, End, HandOuts, Result, WorkerDead
+
+_log = logging.getLogger("onward")
+
+MOST = 1024
+"""Items a batch: above that the insert's cost is linear, and answers only come later."""
+
+LANE = 0
+"""One lane a worker: the model covers two only thinly, and one keeps Postgres busier than one process can."""
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+class Sender(Protocol):
+    """Who hands in items and is told what became of them."""
+
+    @property
+    def over(self) -> bool:
+        """It has given up its run: what it handed in and was not sent yet is thrown away."""
+
+    def answered_ask(self, ask: Ask, answer: Answer) -> None: ...
+    def answered_result(self, result: Result, word: str, at: datetime) -> None: ...
+    def answered_end(self, end: End, word: str) -> None: ...
+
+
+class Committer:
+    """Collects what runs want written and flushes it. `stop` waits for what was handed in."""
+
+    def __init__(
+        self, store: HandOuts, worker: Callable[[], int], on_dead: Callable[[], None], on_flush: Callable[[], None]
+    ) -> None:
+        self._store, self._worker, self._on_dead, self._on_flush = store, worker, on_dead, on_flush
+        self._asks: list[tuple[Sender, Ask]] = []
+        self._results: list[tuple[Sender, Result]] = []
+        self._ends: list[tuple[Sender, End]] = []
+        self._number = 0
+        self._ready = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="onward-committer")
+
+    async def drain(self) -> None:
+        """Returns when everything that was handed in has been answered."""
+        await self._idle.wait()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    def ask(self, sender: Sender, ask: Ask) -> None:
+        self._asks.append((sender, ask))
+        self._wake()
+
+    def result(self, sender: Sender, result: Result) -> None:
+        self._results.append((sender, result))
+        self._wake()
+
+    def end(self, sender: Sender, end: End) -> None:
+        self._ends.append((sender, end))
+        self._wake()
+
+    def _wake(self) -> None:
+        self._ready.set()
+        self._idle.clear()
+
+    async def _run(self) -> None:
+        while True:
+            if (out := self._take()) is None:
+                self._ready.clear()
+                self._idle.set()
+                await self._ready.wait()
+                continue
+            sending: _Sending | None = asyncio.ensure_future(self._send(out))
+            while sending is not None:
+                parts = await sending
+                following = self._take()
+                # the next batch is on its way before the answers are dealt out: both sides have work
+                sending = None if following is None else asyncio.ensure_future(self._send(following))
+                for part, answers in parts:
+                    part.deal(answers)
+                self._on_flush()
+
+    def _take(self) -> _Outgoing | None:
+        asks = _off(self._asks, MOST)
+        results = _off(self._results, MOST - len(asks))
+        ends = _off(self._ends, MOST - len(asks) - len(results))
+        return _Outgoing(asks, results, ends) if asks or results or ends else None
+
+    async def _send(self, out: _Outgoing) -> list[tuple[_Outgoing, Answers | None]]:
+        """Answers for all of it, in parts where it had to be halved. None: this incarnation is dead."""
+        batch = out.batch()
+        pause = 0.02
+        while True:
+            self._number += 1
+            try:
+                return [(out, await self._store.commit(self._worker(), LANE, self._number, batch))]
+            except WorkerDead:
+                self._on_dead()
+                return [(out, None)]
+            except UNFIT as error:
+                if len(batch) > 1:
+                    first, second = out.halves()
+                    return [*await self._send(first), *await self._send(second)]
+                _log.error("the database refused %r: %s", batch, error)
+                return [(out, _refused(out, str(error)))]
+            except (*BROKEN, REFUSED) as error:
+                _log.warning("a batch is sent again: %s", error or type(error).__name__)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 1.0)
+
+
+class _Outgoing(NamedTuple):
+    """What goes out together, each item with its sender."""
+
+    asks: list[tuple[Sender, Ask]]
+    results: list[tuple[Sender, Result]]
+    ends: list[tuple[Sender, End]]
+
+    def batch(self) -> Batch:
+        return Batch([a for _, a in self.asks], [r for _, r in self.results], [e for _, e in self.ends])
+
+    def halves(self) -> tuple[_Outgoing, _Outgoing]:
+        """Two parts in the same order: asks before results before ends."""
+        cut = (len(self.asks) + len(self.results) + len(self.ends)) // 2
+        asks, results = self.asks, self.results
+        at = max(0, cut - len(asks))
+        end = max(0, at - len(results))
+        return (
+            _Outgoing(asks[:cut], results[:at], self.ends[:end]),
+            _Outgoing(asks[cut:], results[at:], self.ends[end:]),
+        )
+
+    def deal(self, answers: Answers | None) -> None:
+        """Each sender is told. In the order in which rows were committed: asks, results, ends."""
+        if answers is None:
+            answers = Answers(_NEVER, [Answer("lost", [], [])] * len(self.asks), [], [])
+            answers = answers._replace(results=["lost"] * len(self.results), ends=["lost"] * len(self.ends))
+        for (sender, ask), answer in zip(self.asks, answers.asks, strict=True):
+            if not sender.over:
+                sender.answered_ask(ask, answer)
+        words = answers.results or repeat("ok")
+        for (sender, result), word in zip(self.results, words):  # noqa: B905  endless when all are ok
+            if not sender.over:
+                sender.answered_result(result, word, answers.at)
+        for (sender, end), word in zip(self.ends, answers.ends or repeat("ok")):  # noqa: B905
+            if not sender.over:
+                sender.answered_end(end, word)
+
+
+_Sending = asyncio.Future[list[tuple[_Outgoing, Answers | None]]]
+
+Item = TypeVar("Item")
+
+
+def _off(queue: list[tuple[Sender, Item]], most: int) -> list[tuple[Sender, Item]]:
+    """The first items of a queue, without those whose sender has given up."""
+    taken = queue[:most]
+    del queue[:most]
+    return [pair for pair in taken if not pair[0].over]
+
+
+def _refused(out: _Outgoing, why: str) -> Answers:
+    asks = [Answer("invalid", [], []) for _ in out.asks]
+    word = f"invalid: {why}"
+    return Answers(_NEVER, asks, [word for _ in out.results], [word for _ in out.ends])

@@ -1,0 +1,436 @@
+"""One run in this worker's memory: its coroutine, and what the database knows of it.
+
+The database is authoritative. A run is in memory under one hand-out (its receipt); whatever is sent carries the
+receipt, and an answer that is not `ok` ends this execution: somebody else has the run now, or it has ended.
+
+    HOT ──suspend──> SUSPENDING ──parked──> CACHED ──claimed again, receipt + 1──> HOT
+     │                   └──something was ready──> HOT
+     └──the body ended──> ENDING ──ok──> OVER            from anywhere ──lost, gone, cancelled──> OVER
+
+What is decided where: `core.replay` says which result comes next and what may start, always at rest (see rest.py).
+At rest, with nothing to give, this file decides in this order: start what may start; if results are on their way,
+wait for them; if nothing executes, suspend; else register what is waited for, so that deadlines are facts from when
+the body reached them, and a crash of a long step beside a sleep does not move the sleep.
+
+Results wait for a register (`_held`): a signal that the register settles must not land in the journal behind a step
+that has decided a race against the wait: the body would throw the wait away, and the signal with it. So a register
+is sent only while no result of the run is on its way, and results that come up meanwhile go behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from onward.authoring.definition import Workflow
+from onward.core.replay import Call, Replay, Row
+from onward.errors import LeaseLost, RunCancelled
+from onward.store.handouts import Answer, Ask, End, HandOut, Result, Waiting, Want
+from onward.worker.committer import Committer
+from onward.worker.rest import Turns
+from onward.worker.threads import Threads
+
+_log = logging.getLogger("onward")
+
+_GRACE = 1.0
+"""Seconds that a body may look diverged: one that awaits something of its own only seems to rest."""
+
+
+class Mode(Enum):
+    HOT = "hot"
+    SUSPENDING = "suspending"
+    CACHED = "cached"
+    ENDING = "ending"
+    OVER = "over"
+
+
+class Host(Protocol):
+    """The worker, as an execution sees it."""
+
+    committer: Committer
+    turns: Turns
+    threads: Threads
+    executing: int
+
+    def admits(self, run: Execution) -> bool:
+        """May this run begin to execute a step now?"""
+
+    def cached(self, run: Execution) -> None: ...
+    def ended(self, run: Execution) -> None: ...
+    def left(self, run: Execution, *, release: bool) -> None: ...
+    def poke(self, run: Execution) -> None: ...
+    def progressed(self, run: Execution) -> None: ...
+
+
+class Ending(NamedTuple):
+    status: str
+    output: bytes | None
+    error: bytes | None
+
+
+class Execution:
+    """A run that was handed out. `Verbs` calls it for the body, the committer with answers, the worker with news."""
+
+    def __init__(self, host: Host, out: HandOut, workflow: Workflow[Any, Any]) -> None:
+        self.host, self.out, self.workflow = host, out, workflow
+        self.receipt = out.receipt
+        self.key = str(out.run_id)
+        self.mode = Mode.HOT
+        self.stir = 0  # counted by Turns
+        self.cancelled = False
+        self.now: datetime = out.started_at
+        self.replay = Replay(out.rows)
+        self.replaying = bool(out.rows)
+        self.failures = {b.path: b.attempt for b in out.back_offs}
+        self.due = {b.path for b in out.back_offs if b.due}
+        self.waits: dict[str, Want] = {}
+        self.executing = 0  # steps that execute; a back-off does not
+        self.tasks: set[asyncio.Task[Any]] = set()  # of the body's, beside `main`, that have called a step
+        self.main: asyncio.Task[None] | None = None
+        self.suspect = out.deaths > 0  # its worker died before: marked before it executes a step
+        self._futures: dict[str, asyncio.Future[Row | None]] = {}
+        self._starting: dict[str, Call] = {}
+        self._registered: dict[str, int] = {}
+        self._unanswered = 0
+        self._asking = False
+        self._held: list[Result] | None = None
+        self._ending: Ending | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._strays: asyncio.TimerHandle | None = None
+        self.leaving = False
+
+    # ---- for the verbs ---------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        return self.mode is Mode.OVER
+
+    def check(self) -> None:
+        """A step that is called after the run was cancelled or taken away is refused."""
+        if self.cancelled:
+            raise RunCancelled(f"run {self.key} was cancelled: nothing of it is recorded any more")
+        if self.mode is Mode.OVER:
+            raise LeaseLost(f"run {self.key} is no longer this worker's: nothing of it is recorded here")
+
+    def begin(self, call: Call) -> asyncio.Future[Row | None] | None:
+        """The call is awaited. None: execute it now; else a future of its row, or of None: execute it then."""
+        self.replay.open(call)
+        if self.replay.may_start(call) and not self.suspect and self._admitted():
+            self.replay.start(call)
+            return None
+        self._starting[call.path] = call
+        return self.expect(call)
+
+    def expect(self, call: Call) -> asyncio.Future[Row | None]:
+        """A future of the call's row, given when its turn has come."""
+        future = self._futures[call.path] = asyncio.get_running_loop().create_future()
+        if self.mode is Mode.CACHED:  # the body went on by itself: it had awaited something that is no step
+            self.host.poke(self)
+        self.stirred()
+        return future
+
+    def _admitted(self) -> bool:
+        return self.mode is Mode.HOT and not self.leaving and self.host.admits(self)
+
+    def wait(self, call: Call, want: Want) -> asyncio.Future[Row | None]:
+        """The run is blocked on something. For a back-off the future gives None when it is time."""
+        self.waits[want.path] = want
+        return self.expect(call)
+
+    def withdraw(self, call: Call) -> None:
+        """Whoever awaited the call was cancelled."""
+        self.replay.withdraw(call)
+        self._futures.pop(call.path, None)
+        self._starting.pop(call.path, None)
+        self.waits.pop(call.path, None)
+        self.stirred()
+
+    def send(self, result: Result) -> None:
+        """A step's result goes to the journal, behind a register that is due."""
+        if self._held is not None:
+            self._held.append(result)
+        else:
+            self._unanswered += 1
+            self.host.committer.result(self, result)
+
+    def end(self, ending: Ending) -> None:
+        """The body has ended. What it left running is cancelled; what is on its way is waited for."""
+        self._ending, self._held = ending, None
+        self._starting.clear()
+        if self.tasks:
+            _log.warning("run %s: the body ended while steps were running; they are cancelled", self.key)
+        for task in self.tasks:
+            task.cancel()
+        if self.mode is Mode.CACHED:
+            self.host.poke(self)
+        elif self.mode is Mode.HOT:
+            self.mode = Mode.ENDING
+            self._finish()
+
+    def stirred(self) -> None:
+        """The body has been given something, or has asked for something."""
+        if self.mode is not Mode.OVER:
+            self.host.turns.watch(self)
+
+    # ---- at rest -----------------------------------------------------------------------------------------
+
+    def at_rest(self) -> None:
+        if self.mode in (Mode.OVER, Mode.CACHED, Mode.SUSPENDING):
+            return
+        if self.mode is Mode.ENDING:
+            self._finish()
+            return
+        if self._give() or self._diverged() or self._start():
+            return
+        if self._held is None and self._news_to_register():
+            self._held = []
+        if self._unanswered or self._asking:
+            return
+        if self.leaving and not self.executing:
+            self._ask("release")
+        elif self.waits and not self.executing and not self._starting:
+            self._ask("suspend")
+        elif self._held is not None:
+            self._ask("register")
+
+    def _give(self) -> bool:
+        """Law 2: the oldest row that is asked for, one at a time."""
+        found = self.replay.next_row()
+        if found is None:
+            return False
+        call, row = found
+        if self.replay.mismatch(call, row):
+            self.park(f"the journal holds {shown(row.path)} as a {row.kind}, the code asks for a {call.kind}")
+            return True
+        self.now = row.at
+        self.replaying = self.replaying and self.replay.more()
+        if self._strays is not None:
+            self._strays.cancel()
+            self._strays = None
+        self.waits.pop(row.path, None)
+        self._starting.pop(row.path, None)
+        future = self._futures.pop(row.path, None)
+        if future is not None and not future.done():
+            future.set_result(row)
+        self.stirred()
+        return True
+
+    def _diverged(self) -> bool:
+        """Law 4. A body that awaits something of its own gets a moment, in case it only seems to rest."""
+        found = self.replay.divergence()
+        if found is None:
+            return False
+        if self._strays is None:
+            self._strays = asyncio.get_running_loop().call_later(_GRACE, self._still_diverged)
+        return True
+
+    def _still_diverged(self) -> None:
+        self._strays = None
+        found = self.replay.divergence()
+        if found is not None and self.mode is Mode.HOT:
+            row, asked = found
+            instead = "asks for " + ", ".join(map(shown, asked)) if asked else "asks for nothing"
+            self.park(f"the journal holds {shown(row.path)}, which the code never asks for; it {instead} instead")
+
+    def _start(self) -> bool:
+        """What waited for the journal to be given out, or for the worker to admit it, begins now."""
+        if not self._starting:
+            return False
+        ready = [call for call in self._starting.values() if self.replay.may_start(call)]
+        if not ready or not self._admitted():
+            return False
+        if self.suspect:
+            if not self._asking and not self._unanswered:
+                self._ask("mark")
+            return True
+        for call in ready:
+            del self._starting[call.path]
+            self.replay.start(call)
+            self._futures.pop(call.path).set_result(None)
+        self.stirred()
+        return True
+
+    def _finish(self) -> None:
+        """An end goes out only when everything before it is durable: it would overtake its own last step."""
+        if self._ending is None or self._unanswered or self._asking or self.executing:
+            return
+        found = self.replay.divergence()
+        if found is not None:
+            self.park(f"the journal holds {shown(found[0].path)}, but the code ended without asking for it")
+            return
+        status, output, error = self._ending
+        self._ending = None
+        self.host.committer.end(
+            self, End(self.out.run_id, self.receipt, self.replay.rows, status, output, error, self.out.parent)
+        )
+
+    # ---- asking the database --------------------------------------------------------------------------------
+
+    def _news_to_register(self) -> bool:
+        return any(self._registered.get(path) != want.attempt for path, want in self.waits.items())
+
+    def must_register(self) -> None:
+        """Something of it is due, or a wait is new while a step executes."""
+        if self.mode is Mode.HOT and self._held is None:
+            self._held = []
+            self.stirred()
+
+    def _ask(self, op: str, note: str | None = None) -> None:
+        wants = tuple(self.waits.values()) if op in ("register", "suspend") else ()
+        self._asking = True
+        if op == "suspend":
+            self.mode = Mode.SUSPENDING
+        if wants:
+            self._registered = {want.path: want.attempt for want in wants}
+        self.host.committer.ask(self, Ask(self.out.run_id, self.receipt, op, note, wants))
+        held, self._held = self._held, None
+        for result in held or ():  # behind the register, in the same batch
+            self.send(result)
+
+    def park(self, why: str) -> None:
+        """The journal and the code do not fit: the run stands still, and is tried again when code comes."""
+        _log.warning("run %s of %s is parked: %s", self.key, self.workflow.name, why)
+        note = f"NonDeterminism: {why}"
+        self.stop_tasks()
+        self.mode = Mode.OVER
+        self.host.left(self, release=False)
+        self.host.committer.ask(Farewell(), Ask(self.out.run_id, self.receipt, "park", note))
+
+    def answered_ask(self, ask: Ask, answer: Answer) -> None:
+        self._asking = False
+        if answer.word == "invalid":
+            self.lost("lost")
+        elif ask.op == "release" and answer.word == "ok":
+            self.stop_tasks()
+            self.mode = Mode.OVER
+            self.host.left(self, release=False)
+        elif answer.word == "parked":
+            self._suspended()
+        elif answer.word == "ok":
+            if ask.op == "mark":
+                self.suspect = False
+            if self.mode is Mode.SUSPENDING:
+                self.mode = Mode.ENDING if self._ending else Mode.HOT
+            self._absorb(answer.rows, answer.waits)
+        else:
+            self.lost(answer.word)
+
+    def _absorb(self, rows: list[Row], waits: list[Waiting]) -> None:
+        for row in rows:
+            if row.path in self.waits:
+                self.replay.add(row)
+        left = [w.seconds for w in waits if w.seconds is not None and w.seconds > 0]
+        for wait in waits:
+            if wait.kind == "retry" and wait.seconds is not None and wait.seconds <= 0:
+                self._try_again(wait.path, wait.attempt)
+        self._set_timer(min(left, default=None))
+        self.stirred()
+
+    def _try_again(self, path: str, attempt: int) -> None:
+        want = self.waits.get(path)
+        future = self._futures.get(path)
+        if want is not None and want.kind == "retry" and want.attempt == attempt and future is not None:
+            del self._futures[path]
+            if not future.done():
+                future.set_result(None)
+
+    def _set_timer(self, seconds: float | None) -> None:
+        """Only a reason to ask: whether a deadline has passed is for the database to say."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if seconds is not None:
+            self._timer = asyncio.get_running_loop().call_later(min(seconds + 0.001, 3600), self.must_register)
+
+    def _suspended(self) -> None:
+        self._set_timer(None)
+        self._registered = {want.path: want.attempt for want in self.waits.values()}
+        self.mode = Mode.CACHED
+        self.host.cached(self)
+        if self._ending or self._starting:
+            self.host.poke(self)
+
+    def resume(self, out: HandOut) -> None:
+        """The same worker got the run again, and nobody else had it in between: the coroutine goes on."""
+        self.out = out._replace(rows=[])
+        self.receipt = out.receipt
+        self.mode = Mode.ENDING if self._ending else Mode.HOT
+        self.suspect = out.deaths > 0
+        for row in out.rows:
+            self.replay.add(row)
+        for back_off in out.back_offs:
+            if back_off.due:
+                self._try_again(back_off.path, back_off.attempt)
+        self.stirred()
+
+    # ---- answers to results and to the end --------------------------------------------------------------------
+
+    def answered_result(self, result: Result, word: str, at: datetime) -> None:
+        self._unanswered -= 1
+        if word == "ok":
+            _, _, path, kind, output, error, attempt, _ = result
+            self.replay.add(Row(path, kind, output, error, attempt, at))
+            if self.out.deaths:
+                self.out = self.out._replace(deaths=0)
+                self.host.progressed(self)
+            self.stirred()
+        else:
+            self.lost(word)
+
+    def answered_end(self, end: End, word: str) -> None:
+        if word == "ok":
+            self.mode = Mode.OVER
+            self.host.ended(self)
+        else:
+            self.lost(word)
+
+    def lost(self, word: str) -> None:
+        """This hand-out is void. After a conflict it is still ours: it is given back and replayed from the start."""
+        if self.mode is Mode.OVER:
+            return
+        if word.startswith("invalid"):
+            _log.error("run %s: %s", self.key, word)
+        self.cancelled = word == "cancelled"
+        self.stop_tasks()
+        self.mode = Mode.OVER
+        release = word == "conflict" or word.startswith("invalid")
+        self.host.left(self, release=release)
+        if release:
+            self.host.committer.ask(Farewell(), Ask(self.out.run_id, self.receipt, "release"))
+
+    def leave(self) -> None:
+        """Pause, or the worker stops: no new step begins; once nothing executes the run is handed back."""
+        self.leaving = True
+        self.stirred()
+
+    def stop_tasks(self) -> None:
+        """The coroutines end; steps they still call are refused (`check`)."""
+        self._set_timer(None)
+        if self._strays is not None:
+            self._strays.cancel()
+            self._strays = None
+        for task in self.tasks:
+            task.cancel()
+        if self.main is not None:
+            self.main.cancel()
+        for future in list(self._futures.values()):
+            future.cancel()
+        self._futures.clear()
+
+
+class Farewell:
+    """Sends the last word for a run that is no longer in memory; whatever the answer, nothing follows."""
+
+    over = False
+
+    def answered_ask(self, ask: Ask, answer: Answer) -> None: ...
+    def answered_result(self, result: Result, word: str, at: datetime) -> None: ...
+    def answered_end(self, end: End, word: str) -> None: ...
+
+
+def shown(path: str) -> str:
+    """A step's path, for people."""
+    return repr(path.replace("\x1f", " / "))

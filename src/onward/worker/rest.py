@@ -1,0 +1,55 @@
+"""When has a body come to rest?
+
+A body is given one result at a time, the next only when it has done with the last one whatever it could: otherwise
+`asyncio.wait` would return one result the first time and two on a replay. The loop does not tell when a body is done,
+but what a body can do without a new result is a chain of callbacks, one turn of the loop each: a future wakes a task,
+the task's end wakes a group, the group wakes its parent. So after a fixed number of turns it has come to rest, and
+fixed means: the same the first time and on replay. TURNS bounds how deep groups may nest, at two turns a level.
+
+One callback a turn serves all runs, and none is scheduled while all of them rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+TURNS = 32
+
+
+class Restless(Protocol):
+    """Something that is told when it has come to rest: `stir` was counted up last so many turns ago."""
+
+    stir: int
+
+    def at_rest(self) -> None: ...
+
+
+class Turns:
+    """Counts the loop's turns for those who wait to come to rest."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ring: list[list[tuple[Restless, int]]] = [[] for _ in range(TURNS + 1)]
+        self._turn = 0
+        self._watched = 0
+
+    def watch(self, who: Restless) -> None:
+        """`who` was stirred: TURNS turns from now it has come to rest, unless it is stirred again."""
+        who.stir += 1
+        self._ring[self._turn - 1].append((who, who.stir))  # the slot that comes round last
+        self._watched += 1
+        if self._watched == 1:
+            self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        self._turn = (self._turn + 1) % (TURNS + 1)
+        slot = self._ring[self._turn]
+        if slot:
+            self._ring[self._turn] = []
+            for who, stir in slot:
+                if who.stir == stir:
+                    who.at_rest()
+            self._watched -= len(slot)
+        if self._watched:
+            self._loop.call_soon(self._tick)

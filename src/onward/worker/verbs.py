@@ -1,0 +1,342 @@
+"""The steps of a body, as coroutines: each awaits its turn, executes or waits, and gives what was journalled.
+
+A step's function runs in the task that awaits the step. So a cancellation reaches it as in any asyncio program, a
+task group ends when its steps have ended, and nothing has to be kept in step with anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
+from typing import Any, NoReturn
+from uuid import UUID
+
+from onward.authoring.current import executing
+from onward.authoring.definition import Workflow
+from onward.authoring.engine import Wait, Work
+from onward.core import ids
+from onward.core.codec import PLAIN, Codec, searchable
+from onward.core.replay import Call, Row
+from onward.errors import InvalidInput, OnwardError, PayloadTooLarge, StepNotAwaited
+from onward.store.handouts import Result, Want
+from onward.worker import attempts, faults
+from onward.worker.execution import Execution, shown
+
+MAX_VALUE = 1 << 20
+"""Bytes of a journalled value. Larger ones need the payload store."""
+
+StartChild = Callable[[Execution, UUID, Workflow[Any, Any] | str, bytes, str, str], Coroutine[Any, Any, None]]
+
+
+class Verbs:
+    """What a context calls (`authoring.engine.Engine`), for one run in this worker's memory."""
+
+    def __init__(
+        self, run: Execution, start_child: StartChild, cancel_child: Callable[[Execution, UUID], None]
+    ) -> None:
+        self._run = run
+        self._start_child, self._cancel_child = start_child, cancel_child
+        self._made: dict[str, Coroutine[Any, Any, Any]] = {}  # and not awaited yet
+        self._chance = random.Random()
+
+    # ---- what the context shows --------------------------------------------------------------------------
+
+    @property
+    def run_id(self) -> UUID:
+        return self._run.out.run_id
+
+    @property
+    def tenant(self) -> str:
+        return self._run.out.tenant
+
+    @property
+    def workflow(self) -> Workflow[Any, Any]:
+        return self._run.workflow
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        return {}
+
+    @property
+    def started_at(self) -> datetime:
+        return self._run.out.started_at
+
+    @property
+    def now(self) -> datetime:
+        return self._run.now
+
+    @property
+    def replaying(self) -> bool:
+        return self._run.replaying
+
+    @property
+    def cancelled(self) -> bool:
+        return self._run.cancelled
+
+    # ---- the verbs: each takes its name when it is called ------------------------------------------------------
+
+    def run(self, name: str, work: Work) -> Coroutine[Any, Any, Any]:
+        call = self._make(name, "run", inside=True)
+        coroutine = self._made[call.path] = self._step(call, work)
+        return coroutine
+
+    def sleep(self, name: str, seconds: float | None, until: datetime | None) -> Coroutine[Any, Any, None]:
+        call = self._make(name, "sleep")
+        want = Want(call.path, "sleep", seconds=seconds, until=until)
+        coroutine = self._made[call.path] = self._blocked(call, want, PLAIN)
+        return coroutine
+
+    def wait(self, name: str, wait: Wait) -> Coroutine[Any, Any, Any]:
+        match = None
+        if wait.match is not None:
+            match = searchable(PLAIN.encode(wait.match, f"the match of {name!r}"))
+        call = self._make(name, "wait")
+        want = Want(call.path, "wait", seconds=wait.timeout, event=wait.event, match=match)
+        coroutine = self._made[call.path] = self._blocked(call, want, wait.codec)
+        return coroutine
+
+    def race(self, name: str, branches: Mapping[str, Coroutine[Any, Any, Any]]) -> Coroutine[Any, Any, tuple[str, Any]]:
+        call = self._make(name, "race", inside=True)
+        coroutine = self._made[call.path] = self._race(call, branches)
+        return coroutine
+
+    def start(
+        self, name: str, workflow: Workflow[Any, Any] | str, value: Any, *, invoke: bool
+    ) -> Coroutine[Any, Any, Any]:
+        call = self._make(name, "invoke" if invoke else "start", inside=not invoke)
+        coroutine = self._made[call.path] = self._child(call, workflow, value)
+        return coroutine
+
+    def _make(self, name: str, kind: str, inside: bool = False) -> Call:
+        self._run.check()
+        around = executing.get()
+        if around is not None and around.run_id != self._run.key:
+            around = None
+        if around is not None and not inside:
+            raise OnwardError(
+                f"{kind} {name!r} is called inside the step {around.name!r}: a step is executed as a whole. "
+                "Sleep, wait and invoke in the workflow's body"
+            )
+        return self._run.replay.make(around.path if around else "", name, kind)
+
+    def not_awaited(self, parent: str = "") -> list[str]:
+        """Calls whose coroutine nobody awaited; it is closed here, so that Python does not warn as well."""
+        paths = self._run.replay.not_awaited(parent)
+        for path in paths:
+            self._made.pop(path).close()
+        return paths
+
+    def close(self) -> None:
+        """The run leaves this worker's memory."""
+        for coroutine in self._made.values():
+            coroutine.close()
+        self._made.clear()
+
+    # ---- one step ----------------------------------------------------------------------------------------------
+
+    async def _step(self, call: Call, work: Work) -> Any:
+        run = self._run
+        row, value = await self._turn(call), None
+        if row is None:
+            try:
+                result, value = await self._executed(call, work)
+            except BaseException:
+                run.withdraw(call)
+                raise
+            row = await self._journalled(call, result)
+        if row.error is None and (value is not None or row.output == b"null"):
+            return value
+        return self._given(row, work.codec)
+
+    async def _turn(self, call: Call) -> Row | None:
+        """The journalled row, or None: the call is to be executed now."""
+        run = self._run
+        run.check()
+        self._made.pop(call.path, None)
+        self._remember_task()
+        future = run.begin(call)
+        return None if future is None else await self._patiently(call, future)
+
+    async def _patiently(self, call: Call, future: asyncio.Future[Row | None]) -> Row | None:
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._run.withdraw(call)
+            raise
+
+    async def _journalled(self, call: Call, result: Result) -> Row:
+        future = self._run.expect(call)
+        self._run.send(result)
+        row = await self._patiently(call, future)
+        assert row is not None
+        return row
+
+    async def _executed(self, call: Call, work: Work) -> tuple[Result, Any]:
+        """Attempts, and back-offs between them, until there is something to journal."""
+        run = self._run
+        failed = run.failures.pop(call.path, 0)
+        if failed:  # before a crash; the database has the deadline, and keeps it whatever is asked for here
+            again = Want(call.path, "retry", failed, seconds=0.0, attempts=work.retry.attempts)
+            if call.path in run.due:
+                run.waits[call.path] = again
+            else:
+                await self._patiently(call, run.wait(call, again))
+        while True:
+            attempt = failed + 1
+            began = time.monotonic()
+            try:
+                run.executing += 1
+                run.host.executing += 1
+                try:
+                    value = await attempts.execute(run, call, work, attempt)
+                finally:
+                    run.executing -= 1
+                    run.host.executing -= 1
+                if unawaited := self.not_awaited(call.path):
+                    raise not_awaited(unawaited)
+                data, value = work.codec.trip(value, f"step {shown(call.path)}")
+                fits(data, f"the result of step {shown(call.path)}")
+            except (Exception, SystemExit) as error:
+                error_record = faults.of_step(error).encode()
+                delay = None
+                if not isinstance(error, StepNotAwaited):
+                    delay = work.retry.delay(attempt, error, self._chance)
+            else:
+                return self._result(call, data, None, attempt, began), value
+            if delay is None:
+                return self._result(call, None, error_record, attempt, began), None
+            failed = attempt
+            # until the database says that it is time; the want stays until the step is journalled, since it is
+            # what remembers, through a crash, how often the step has failed
+            again = Want(call.path, "retry", failed, seconds=delay, attempts=work.retry.attempts, error=error_record)
+            await self._patiently(call, run.wait(call, again))
+
+    def _result(self, call: Call, output: bytes | None, error: bytes | None, attempt: int, began: float) -> Result:
+        run = self._run
+        return Result(run.key, run.receipt, call.path, call.kind, output, error, attempt, time.monotonic() - began)
+
+    def _given(self, row: Row, codec: Codec) -> Any:
+        """What the body gets for a row: the same the first time and on every replay."""
+        if row.error is not None:
+            raise faults.decode(row.error).as_step_failure(row.path.rpartition("\x1f")[2], row.attempt)
+        assert row.output is not None
+        try:
+            return codec.decode(row.output)
+        except InvalidInput as error:
+            self._run.park(f"what {shown(row.path)} has journalled does not fit what the code declares: {error}")
+            raise asyncio.CancelledError from error
+
+    def _remember_task(self) -> None:
+        """Tasks beside the body's own are cancelled with the run."""
+        run, task = self._run, asyncio.current_task()
+        if task is not run.main and task is not None and task not in run.tasks:
+            run.tasks.add(task)
+            task.add_done_callback(run.tasks.discard)
+
+    # ---- sleeps and waits ------------------------------------------------------------------------------------------
+
+    async def _blocked(self, call: Call, want: Want, codec: Codec) -> Any:
+        run = self._run
+        run.check()
+        self._made.pop(call.path, None)
+        self._remember_task()
+        run.replay.open(call)
+        row = await self._patiently(call, run.wait(call, want))
+        assert row is not None
+        return None if row.output == b"null" else self._given(row, codec)
+
+    # ---- race --------------------------------------------------------------------------------------------------------
+
+    async def _race(self, call: Call, branches: Mapping[str, Coroutine[Any, Any, Any]]) -> tuple[str, Any]:
+        run = self._run
+        run.check()
+        self._made.pop(call.path, None)
+        self._remember_task()
+        known = run.replay.recorded(call)
+        run.replay.open(call)
+        given = None if known is None else run.expect(call)  # it may come as soon as the branch has settled
+        began = time.monotonic()
+        tasks = {name: asyncio.ensure_future(branch) for name, branch in branches.items()}
+        try:
+            winner = await _first(tasks, known)
+        finally:
+            losers = [task for task in tasks.values() if not task.done()]
+            for task in losers:
+                task.cancel()
+            await asyncio.gather(*losers, return_exceptions=True)
+        if given is None:
+            await self._journalled(call, self._result(call, json.dumps(winner).encode(), None, 1, began))
+        else:
+            await self._patiently(call, given)
+        return winner, tasks[winner].result()
+
+    # ---- children ----------------------------------------------------------------------------------------------------
+
+    async def _child(self, call: Call, workflow: Workflow[Any, Any] | str, value: Any) -> Any:
+        run = self._run
+        child = ids.derive(run.out.run_id, call.path)
+        row = await self._turn(call)
+        if row is None:
+            began = time.monotonic()
+            run.executing += 1
+            run.host.executing += 1
+            try:
+                codec = PLAIN if isinstance(workflow, str) else workflow.input_codec
+                data = codec.encode(value, f"the input of {shown(call.path)}")
+                fits(data, f"the input of {shown(call.path)}")
+                await self._start_child(run, child, workflow, data, call.kind, run.out.tenant)
+            except (InvalidInput, PayloadTooLarge) as error:
+                row = await self._journalled(call, self._result(call, None, faults.of_step(error).encode(), 1, began))
+            except BaseException:
+                run.withdraw(call)
+                raise
+            finally:
+                run.executing -= 1
+                run.host.executing -= 1
+        if row is None and call.kind == "start":
+            row = await self._journalled(call, self._result(call, json.dumps(str(child)).encode(), None, 1, began))
+        elif row is None:
+            row = await self._invoked(call, child)
+        return self._given(row, PLAIN if call.kind == "start" or isinstance(workflow, str) else workflow.output_codec)
+
+    async def _invoked(self, call: Call, child: UUID) -> Row:
+        run = self._run
+        try:
+            row = await self._patiently(call, run.wait(call, Want(call.path, "invoke", child=child)))
+        except asyncio.CancelledError:
+            if not run.over:  # the body gave it up, a race's loser: nobody waits for the child any more
+                self._cancel_child(run, child)
+            raise
+        assert row is not None
+        return row
+
+
+async def _first(tasks: Mapping[str, asyncio.Future[Any]], known: Row | None) -> str:
+    """The branch that settles first; on a replay the one that did, whatever else is quick today."""
+    if known is not None and known.output is not None:
+        winner: str = json.loads(known.output)
+        if winner in tasks:
+            await asyncio.wait([tasks[winner]])
+            return winner
+    await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+    return next(name for name, task in tasks.items() if task.done())
+
+
+def fits(data: bytes, what: str) -> None:
+    if len(data) > MAX_VALUE:
+        raise PayloadTooLarge(
+            f"{what} is {len(data):,} bytes long, the limit is {MAX_VALUE:,}: "
+            "keep large values elsewhere and return where they are"
+        )
+
+
+def not_awaited(paths: list[str]) -> NoReturn:
+    first = shown(paths[0])
+    raise StepNotAwaited(
+        f"step {first} was called but never awaited, so it never ran: write `await ctx.step.…`, or pass it to "
+        "asyncio.gather or a task group" + (f" (and {len(paths) - 1} more)" if len(paths) > 1 else "")
+    )

@@ -1,0 +1,421 @@
+"""A worker: claims runs, keeps them in memory while they have something to do, hands them back.
+
+    claim ──> Execution (hot) ──suspend──> cached ──claim──> hot ... ──> ended
+                  │ results, asks, ends                     the database owns every state;
+                  └──> Committer ──> Postgres               memory is only ever ahead by what is in flight
+
+Nothing here is authoritative. If the process dies at any point, what was committed is replayed elsewhere and what
+was not committed is executed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections import OrderedDict
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+from onward.authoring.definition import Workflow
+from onward.client import address, inputs
+from onward.core import durations
+from onward.core.durations import Duration
+from onward.errors import DatabaseUnavailable, InvalidInput, OnwardError, RunCancelled, WorkflowVersionMismatch
+from onward.store.database import BROKEN, Database
+from onward.store.handouts import Ask, HandOut, HandOuts, Served, WorkerDead
+from onward.store.listener import Listener
+from onward.store.runs import Runs
+from onward.worker.bodies import play
+from onward.worker.committer import Committer
+from onward.worker.execution import Execution, Farewell, Mode
+from onward.worker.heart import Heart
+from onward.worker.rest import Turns
+from onward.worker.threads import Threads
+from onward.worker.verbs import Verbs
+
+_log = logging.getLogger("onward")
+
+CLAIM = 500
+"""Runs a claim at the most."""
+CACHED = 1000
+"""Suspended coroutines that are kept: only ever a saving, so a bound costs nothing but a replay."""
+POLL = 1.0
+"""Seconds between looks that no notification asked for."""
+LAST_CHANCE = 4
+"""A run whose worker died so often is delivered once with nothing else executing."""
+
+
+class Worker:
+    """Executes runs of the given workflows. `await worker.run()`, or `async with worker:` to embed it."""
+
+    def __init__(
+        self,
+        workflows: Workflow[Any, Any] | Iterable[Workflow[Any, Any]],
+        url: str | None = None,
+        *,
+        concurrency: int = 1000,
+        lease: Duration = "30s",
+        threads: int | None = None,
+        grace: Duration = "25s",
+    ) -> None:
+        self._workflows = _by_version([workflows] if isinstance(workflows, Workflow) else list(workflows))
+        self._url = url
+        self._concurrency = _at_least_one("concurrency", concurrency)
+        self._lease = max(1.0, durations.seconds(lease, what="lease"))
+        self._thread_count = _at_least_one("threads", threads or min(32, (os.cpu_count() or 1) + 4))
+        self._grace = durations.seconds(grace, what="grace")
+        self._hot: dict[UUID, Execution] = {}
+        self._cache: OrderedDict[UUID, Execution] = OrderedDict()
+        self._ending: set[asyncio.Task[Any]] = set()
+        self._chores: set[asyncio.Task[Any]] = set()
+        self._alone: Execution | None = None
+        self._stopping = False
+        self._started = False
+        self.executing = 0
+
+    # ---- life ------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serves until SIGTERM or SIGINT; a second one stops at once."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def told() -> None:
+            if stop.is_set():
+                self._grace = 0.0
+                self._calm.set()
+            stop.set()
+
+        with contextlib.ExitStack() as handlers:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread
+                    loop.add_signal_handler(number, told)
+                    handlers.callback(loop.remove_signal_handler, number)
+            async with self:
+                await stop.wait()
+
+    async def __aenter__(self) -> Self:
+        if self._started:
+            raise OnwardError("this worker was started before: make a new Worker")
+        self._started = True
+        self._address = await address.resolve(self._url)
+        self._database = Database(self._address.url, size=5, name="onward worker")
+        self._store = HandOuts(self._database)
+        self.turns = Turns()
+        self.threads = Threads(self._thread_count)
+        self._wake, self._look, self._calm, self._over = (asyncio.Event() for _ in range(4))
+        self._handing_out = asyncio.Lock()
+        self._over_runs: list[UUID] = []
+        self._over_parents = False
+        self._listener = Listener(self._database, "onward_work", self._told)
+        self._heart = Heart(self._store, self._listener, self._lease, self._register, self._revived)
+        self.committer = Committer(self._store, lambda: self._heart.worker_id, self._declared_dead, self._flushed)
+        try:
+            await self._database.fetchval("select 1")  # the schema fits, or says what to do
+            await self._listener.start()
+            await self._heart.start()
+        except BaseException:
+            await self._close()
+            raise
+        self.committer.start()
+        self._loops = [
+            asyncio.create_task(loop(), name=f"onward-{loop.__name__.strip('_')}")
+            for loop in (self._claim_loop, self._attend_loop, self._announce_loop)
+        ]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Hands everything back. Steps that execute get the grace time to finish; safe to call twice."""
+        if self._stopping or not self._started:
+            return
+        self._stopping = True
+        await _cancel([self._loops[0]])
+        for run in list(self._hot.values()):
+            run.leave()
+        self._drop_cache()
+        if self._hot:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._calm.wait(), self._grace or 0.01)
+        for run in list(self._hot.values()):
+            run.lost("conflict")  # still ours: dropped and handed back
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.committer.drain(), 5)
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=2)
+        await self._close()
+
+    async def _close(self) -> None:
+        self._stopping = True
+        await _cancel([*getattr(self, "_loops", ()), *self._chores])
+        await self.committer.stop()
+        await self._heart.stop()
+        self._database.patience = 2.0
+        with contextlib.suppress(DatabaseUnavailable, *BROKEN):
+            if self._heart.worker_id:
+                await self._store.retire(self._heart.worker_id)
+                await self._store.announce(self._over_runs, work=True)
+        await self._listener.stop()
+        self.threads.stop()
+        await self._database.close()
+        await self._address.release()
+
+    async def _register(self) -> int:
+        serves = [Served(w.name, w.version, w.retention.total_seconds()) for w in self._workflows.values()]
+        return await self._store.register(f"{socket.gethostname()}:{os.getpid()}", self._lease, serves)
+
+    # ---- claiming ----------------------------------------------------------------------------------------
+
+    async def _claim_loop(self) -> None:
+        while True:
+            self._wake.clear()
+            room = self._concurrency - len(self._hot)
+            pause = POLL
+            if room > 0 and self._alone is None and self._heart.may_begin:
+                try:
+                    asked = min(room, CLAIM)
+                    if await self._claim(asked) == asked:
+                        continue
+                    due = await self._store.next_due(self._heart.worker_id)
+                    pause = POLL if due is None else min(POLL, max(due + 0.001, 0.02))
+                except WorkerDead:
+                    self._declared_dead()
+                except (DatabaseUnavailable, *BROKEN) as error:
+                    _log.debug("no claim: %s", error)
+                    pause = 0.2
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), pause)
+
+    async def _claim(self, limit: int) -> int:
+        async with self._handing_out:
+            outs = await self._store.claim(self._heart.worker_id, limit)
+            for out in outs:
+                await self._take(out)
+        return len(outs)
+
+    async def _take(self, out: HandOut) -> None:
+        cached = self._cache.pop(out.run_id, None)
+        if cached is not None and out.partial and cached.receipt + 1 == out.receipt:
+            self._hot[out.run_id] = cached
+            cached.resume(out)
+            return
+        if cached is not None:
+            self._evict(cached)
+        if out.partial:  # the coroutine is gone, and the claim left out what it knew
+            out = out._replace(rows=await self._store.journal(out.run_id))
+        workflow = self._workflows.get((out.workflow, out.version))
+        if workflow is None:
+            served = max(v for name, v in self._workflows if name == out.workflow)
+            raise WorkflowVersionMismatch(out.workflow, served, out.version)
+        run = self._hot[out.run_id] = Execution(self, out, workflow)
+        verbs = Verbs(run, self._start_child, self._cancel_child)
+        run.main = asyncio.get_running_loop().create_task(play(run, verbs))
+        run.main.add_done_callback(self._ending.discard)
+        run.stirred()
+
+    # ---- what executions tell (execution.Host) ---------------------------------------------------------------
+
+    def admits(self, run: Execution) -> bool:
+        """No new step while stopping, while the lease may have lapsed, or while a suspect is executed alone."""
+        if self._stopping or not self._heart.may_begin:
+            return False
+        if self._alone is None and run.out.deaths >= LAST_CHANCE:
+            self._alone = run
+        return self._alone is None or (self._alone is run and self.executing == run.executing)
+
+    def progressed(self, run: Execution) -> None:
+        """A suspect has journalled something: it is none."""
+        self._no_longer_alone(run)
+
+    def cached(self, run: Execution) -> None:
+        self._forget(run)
+        if self._stopping:
+            self._evict(run)
+            return
+        self._cache[run.out.run_id] = run
+        while len(self._cache) > CACHED:
+            self._evict(self._cache.popitem(last=False)[1])
+
+    def ended(self, run: Execution) -> None:
+        self._over_runs.append(run.out.run_id)
+        self._over_parents = self._over_parents or run.out.parent is not None
+        self._over.set()
+        self._forget(run)
+
+    def left(self, run: Execution, *, release: bool) -> None:
+        self._cache.pop(run.out.run_id, None)
+        self._forget(run)
+
+    def poke(self, run: Execution) -> None:
+        self._chore(self._store.poke(run.out.run_id))
+
+    def _forget(self, run: Execution) -> None:
+        if self._hot.get(run.out.run_id) is run:
+            del self._hot[run.out.run_id]
+        if run.mode is Mode.OVER and run.main is not None and not run.main.done():
+            self._ending.add(run.main)
+        self._no_longer_alone(run)
+        if not self._hot:
+            self._calm.set()
+        self._wake.set()
+
+    def _no_longer_alone(self, run: Execution) -> None:
+        if self._alone is run:
+            self._alone = None
+            self._wake.set()
+            self._stir_all()
+
+    def _evict(self, run: Execution) -> None:
+        run.mode = Mode.OVER
+        run.stop_tasks()
+        if run.main is not None and not run.main.done():
+            self._ending.add(run.main)
+
+    def _drop_cache(self) -> None:
+        while self._cache:
+            self._evict(self._cache.popitem()[1])
+
+    def _stir_all(self) -> None:
+        for run in list(self._hot.values()):
+            run.stirred()
+
+    # ---- what the database tells -----------------------------------------------------------------------------
+
+    def _told(self, payload: str) -> None:
+        word, _, run_id = payload.partition(" ")
+        if word == "cancel":
+            run = self._hot.get(UUID(run_id)) or self._cache.get(UUID(run_id))
+            if run is not None:
+                run.lost("cancelled")
+            return
+        self._wake.set()
+        self._look.set()
+
+    def _flushed(self) -> None:
+        if self._alone is not None:
+            self._alone.stirred()
+
+    def _declared_dead(self) -> None:
+        self._heart.declared_dead()
+        for run in [*self._hot.values(), *self._cache.values()]:
+            run.lost("lost")
+        self._drop_cache()
+
+    def _revived(self) -> None:
+        """Registered anew, or in reach of the database again."""
+        for run in [run for run in self._hot.values() if run.mode is Mode.OVER]:
+            self._forget(run)
+        self._wake.set()
+        self._stir_all()
+
+    async def _attend_loop(self) -> None:
+        """Looks after owned runs: when told, and every second."""
+        looks = 0
+        while True:
+            self._look.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), POLL)
+            looks += 1
+            try:
+                async with self._handing_out:  # a claim whose answer is on its way would seem unknown
+                    await self._attend(everything=looks % 5 == 0)
+            except (DatabaseUnavailable, *BROKEN) as error:
+                _log.debug("not attended: %s", error)
+
+    async def _attend(self, everything: bool) -> None:
+        held = [(run.out.run_id, run.receipt) for run in self._hot.values()]
+        if not held and not everything:
+            return
+        for news in await self._store.attend(self._heart.worker_id, held, everything=everything):
+            run = self._hot.get(news.run_id)
+            if news.word == "unknown" and run is None:
+                self.committer.ask(Farewell(), Ask(news.run_id, news.receipt, "release"))
+            elif run is None or run.receipt != news.receipt or run.mode is not Mode.HOT:
+                continue
+            elif news.word == "due":
+                run.must_register()
+            elif news.word == "paused":
+                run.leave()
+            else:
+                run.lost(news.word)
+
+    async def _announce_loop(self) -> None:
+        """Wakes whoever waits for results, outside the commits that ended the runs."""
+        while True:
+            await self._over.wait()
+            self._over.clear()
+            runs, self._over_runs = self._over_runs, []
+            parents, self._over_parents = self._over_parents, False
+            with contextlib.suppress(DatabaseUnavailable, *BROKEN):  # those who wait poll as well
+                await self._store.announce(runs, parents)
+
+    # ---- children ------------------------------------------------------------------------------------------------
+
+    async def _start_child(
+        self, run: Execution, child: UUID, workflow: Workflow[Any, Any] | str, data: bytes, call: str, tenant: str
+    ) -> None:
+        new = inputs.new_run(child, workflow, data)
+        name = workflow if isinstance(workflow, str) else workflow.name
+        started = await Runs(self._database, tenant).start(name, [new], parent=run.out.run_id, call=call)
+        if started[0].run_id is None:
+            run.lost("gone")
+            raise RunCancelled(f"run {run.key} has ended: it starts nothing any more")
+
+    def _cancel_child(self, run: Execution, child: UUID) -> None:
+        self._chore(Runs(self._database, run.out.tenant).cancel(child))
+
+    def _chore(self, work: Any) -> None:
+        task = asyncio.ensure_future(_quietly(work))
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+
+async def _quietly(work: Any) -> None:
+    with contextlib.suppress(DatabaseUnavailable, *BROKEN):
+        await work
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    todo = list(tasks)
+    for task in todo:
+        task.cancel()
+    await asyncio.gather(*todo, return_exceptions=True)
+
+
+def _by_version(workflows: list[Workflow[Any, Any]]) -> dict[tuple[str, int], Workflow[Any, Any]]:
+    found: dict[tuple[str, int], Workflow[Any, Any]] = {}
+    for workflow in workflows:
+        if not isinstance(workflow, Workflow):
+            raise InvalidInput(f"a worker serves what @workflow made, got {workflow!r}")
+        if found.setdefault((workflow.name, workflow.version), workflow) is not workflow:
+            raise InvalidInput(
+                f"two workflows are called {workflow.name!r} in version {workflow.version}: "
+                "give the newer one a higher version"
+            )
+    if not found:
+        raise InvalidInput("a worker needs at least one workflow")
+    return found
+
+
+def _at_least_one(what: str, number: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise InvalidInput(f"{what} is a whole number from 1 on, got {number!r}")
+    return number
+
+
+def serve(*workflows: Workflow[Any, Any], url: str | None = None) -> None:
+    """Runs a worker for these workflows until it is told to stop (SIGTERM, Ctrl-C)."""
+    import uvloop
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    uvloop.run(Worker(workflows, url).run())
