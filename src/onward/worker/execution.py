@@ -30,6 +30,7 @@ from onward.core.replay import Call, Replay, Row
 from onward.errors import LeaseLost, RunCancelled
 from onward.store.handouts import Answer, Ask, End, HandOut, Result, Waiting, Want
 from onward.worker.committer import Committer
+from onward.worker.deadlines import Deadlines
 from onward.worker.rest import Turns
 from onward.worker.threads import Threads
 
@@ -53,6 +54,7 @@ class Host(Protocol):
     committer: Committer
     turns: Turns
     threads: Threads
+    deadlines: Deadlines
     executing: int
 
     def admits(self, run: Execution) -> bool:
@@ -76,6 +78,7 @@ class Execution:
 
     def __init__(self, host: Host, out: HandOut, workflow: Workflow[Any, Any]) -> None:
         self.host, self.out, self.workflow = host, out, workflow
+        self._loop = asyncio.get_running_loop()
         self.receipt = out.receipt
         self.key = str(out.run_id)
         self.mode = Mode.HOT
@@ -108,6 +111,12 @@ class Execution:
     def over(self) -> bool:
         return self.mode is Mode.OVER
 
+    def remember(self, task: asyncio.Task[Any]) -> None:
+        """A task beside the body's own that executes a step or a race: it is cancelled with the run."""
+        if task not in self.tasks:
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
     def check(self) -> None:
         """A step that is called after the run was cancelled or taken away is refused."""
         if self.cancelled:
@@ -126,7 +135,7 @@ class Execution:
 
     def expect(self, call: Call) -> asyncio.Future[Row | None]:
         """A future of the call's row, given when its turn has come."""
-        future = self._futures[call.path] = asyncio.get_running_loop().create_future()
+        future = self._futures[call.path] = self._loop.create_future()
         if self.mode is Mode.CACHED:  # the body went on by itself: it had awaited something that is no step
             self.host.poke(self)
         self.stirred()
@@ -224,7 +233,7 @@ class Execution:
         if found is None:
             return False
         if self._strays is None:
-            self._strays = asyncio.get_running_loop().call_later(_GRACE, self._still_diverged)
+            self._strays = self._loop.call_later(_GRACE, self._still_diverged)
         return True
 
     def _still_diverged(self) -> None:
@@ -343,7 +352,7 @@ class Execution:
             self._timer.cancel()
             self._timer = None
         if seconds is not None:
-            self._timer = asyncio.get_running_loop().call_later(min(seconds + 0.001, 3600), self.must_register)
+            self._timer = self._loop.call_later(min(seconds + 0.001, 3600), self.must_register)
 
     def _suspended(self) -> None:
         self._set_timer(None)

@@ -29,6 +29,9 @@ from onward.worker.execution import Execution, shown
 MAX_VALUE = 1 << 20
 """Bytes of a journalled value. Larger ones need the payload store."""
 
+_chance = random.Random()
+"""For jitter."""
+
 StartChild = Callable[[Execution, UUID, Workflow[Any, Any] | str, bytes, str, str], Coroutine[Any, Any, None]]
 
 
@@ -41,7 +44,6 @@ class Verbs:
         self._run = run
         self._start_child, self._cancel_child = start_child, cancel_child
         self._made: dict[str, Coroutine[Any, Any, Any]] = {}  # and not awaited yet
-        self._chance = random.Random()
 
     # ---- what the context shows --------------------------------------------------------------------------
 
@@ -157,7 +159,6 @@ class Verbs:
         run = self._run
         run.check()
         self._made.pop(call.path, None)
-        self._remember_task()
         future = run.begin(call)
         return None if future is None else await self._patiently(call, future)
 
@@ -204,7 +205,7 @@ class Verbs:
                 error_record = faults.of_step(error).encode()
                 delay = None
                 if not isinstance(error, StepNotAwaited):
-                    delay = work.retry.delay(attempt, error, self._chance)
+                    delay = work.retry.delay(attempt, error, _chance)
             else:
                 return self._result(call, data, None, attempt, began), value
             if delay is None:
@@ -230,20 +231,12 @@ class Verbs:
             self._run.park(f"what {shown(row.path)} has journalled does not fit what the code declares: {error}")
             raise asyncio.CancelledError from error
 
-    def _remember_task(self) -> None:
-        """Tasks beside the body's own are cancelled with the run."""
-        run, task = self._run, asyncio.current_task()
-        if task is not run.main and task is not None and task not in run.tasks:
-            run.tasks.add(task)
-            task.add_done_callback(run.tasks.discard)
-
     # ---- sleeps and waits ------------------------------------------------------------------------------------------
 
     async def _blocked(self, call: Call, want: Want, codec: Codec) -> Any:
         run = self._run
         run.check()
         self._made.pop(call.path, None)
-        self._remember_task()
         run.replay.open(call)
         row = await self._patiently(call, run.wait(call, want))
         assert row is not None
@@ -255,12 +248,13 @@ class Verbs:
         run = self._run
         run.check()
         self._made.pop(call.path, None)
-        self._remember_task()
         known = run.replay.recorded(call)
         run.replay.open(call)
         given = None if known is None else run.expect(call)  # it may come as soon as the branch has settled
         began = time.monotonic()
-        tasks = {name: asyncio.ensure_future(branch) for name, branch in branches.items()}
+        tasks = {name: asyncio.create_task(branch) for name, branch in branches.items()}
+        for task in tasks.values():
+            run.remember(task)
         try:
             winner = await _first(tasks, known)
         finally:
@@ -315,7 +309,7 @@ class Verbs:
         return row
 
 
-async def _first(tasks: Mapping[str, asyncio.Future[Any]], known: Row | None) -> str:
+async def _first(tasks: Mapping[str, asyncio.Task[Any]], known: Row | None) -> str:
     """The branch that settles first; on a replay the one that did, whatever else is quick today."""
     if known is not None and known.output is not None:
         winner: str = json.loads(known.output)

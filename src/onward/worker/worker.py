@@ -33,6 +33,7 @@ from onward.store.listener import Listener
 from onward.store.runs import Runs
 from onward.worker.bodies import play
 from onward.worker.committer import Committer
+from onward.worker.deadlines import Deadlines
 from onward.worker.execution import Execution, Farewell, Mode
 from onward.worker.heart import Heart
 from onward.worker.rest import Turns
@@ -109,6 +110,7 @@ class Worker:
         self._store = HandOuts(self._database)
         self.turns = Turns()
         self.threads = Threads(self._thread_count)
+        self.deadlines = Deadlines()
         self._wake, self._look, self._calm, self._over = (asyncio.Event() for _ in range(4))
         self._handing_out = asyncio.Lock()
         self._over_runs: list[UUID] = []
