@@ -200,5 +200,8 @@ class Replay:
         return call.kind != row.kind
 
     def not_awaited(self, parent: str = "") -> list[str]:
-        """Calls that were made and never awaited."""
-        return [c.path for c in self._calls.values() if c.parent == parent and c.state is State.MADE]
+        """Calls that were made and never awaited; they are withdrawn with this."""
+        found = [c for c in self._calls.values() if c.parent == parent and c.state is State.MADE]
+        for call in found:
+            self.withdraw(call)
+        return [call.path for call in found]

@@ -90,6 +90,7 @@ class Ask(NamedTuple):
     run_id: UUID
     receipt: int
     op: str
+    rows: int = 0  # of the journal, that the worker knew when it asked
     note: str | None = None
     wants: tuple[Want, ...] = ()
 
@@ -156,7 +157,8 @@ _ask_answers = msgspec.json.Decoder(list[_AskAnswer])
 
 _COMMIT = """
     select * from onward.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-                                $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)
+                                $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33,
+                                $34)
 """
 
 
@@ -272,13 +274,14 @@ def _literal(values: Iterable[Any]) -> str:
 
 def _ask_columns(asks: Sequence[Ask]) -> tuple[Any, ...]:
     if not asks:
-        return (None,) * 15
+        return (None,) * 16
     wants = [(ask.run_id, want) for ask in asks for want in ask.wants]
     return (
         [a.run_id for a in asks],
         [a.receipt for a in asks],
         [a.op for a in asks],
         [a.note for a in asks],
+        [a.rows for a in asks],
         [run for run, _ in wants],
         [w.path for _, w in wants],
         [w.kind for _, w in wants],

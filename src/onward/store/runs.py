@@ -92,6 +92,24 @@ class WorkerRecord(NamedTuple):
     silent_for: float
 
 
+class SignalRecord(NamedTuple):
+    """A signal that came and that no wait has taken."""
+
+    event: str
+    payload: bytes
+    sent_at: datetime
+
+
+class Standing(NamedTuple):
+    """Who holds a run, and when it is due, as of `asked_at`. `open_version`: the first claim will bind it."""
+
+    asked_at: datetime
+    due_at: datetime | None
+    owner: int | None
+    deaths: int
+    open_version: bool
+
+
 class CountRecord(NamedTuple):
     workflow: str
     running: int
@@ -184,6 +202,15 @@ class Runs:
     async def steps(self, run_id: UUID) -> list[StepRecord]:
         rows = await self._database.fetch("select * from onward.list_steps($1, $2)", self._tenant, run_id)
         return [StepRecord(*row) for row in rows]
+
+    async def signals(self, run_id: UUID) -> list[SignalRecord]:
+        """What came and was not taken."""
+        rows = await self._database.fetch("select * from onward.list_signals($1, $2)", self._tenant, run_id)
+        return [SignalRecord(*row) for row in rows]
+
+    async def standing(self, run_id: UUID) -> Standing | None:
+        row = await self._database.fetchrow("select * from onward.standing($1, $2)", self._tenant, run_id)
+        return None if row is None else Standing(*row)
 
     async def workflows(self) -> list[CountRecord]:
         rows = await self._database.fetch("select * from onward.list_workflows($1)", self._tenant)

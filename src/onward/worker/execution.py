@@ -12,9 +12,10 @@ At rest, with nothing to give, this file decides in this order: start what may s
 wait for them; if nothing executes, suspend; else register what is waited for, so that deadlines are facts from when
 the body reached them, and a crash of a long step beside a sleep does not move the sleep.
 
-Results wait for a register (`_held`): a signal that the register settles must not land in the journal behind a step
-that has decided a race against the wait: the body would throw the wait away, and the signal with it. So a register
-is sent only while no result of the run is on its way, and results that come up meanwhile go behind it.
+A signal that is journalled for a wait which the body then gives up would be lost. So a register or a suspend is made
+only at rest, with every result given and none on its way; results that come up meanwhile are held back behind it
+(`_held`); it settles one signal, and after the body has reacted to that the next one is asked for. It also tells how
+many rows of the journal are known here: where there are more, the database settles nothing and answers `stale`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from typing import Any, NamedTuple, Protocol
 
 from onward.authoring.definition import Workflow
 from onward.core.replay import Call, Replay, Row
-from onward.errors import LeaseLost, RunCancelled
-from onward.store.handouts import Answer, Ask, End, HandOut, Result, Waiting, Want
+from onward.errors import LeaseLost, NonDeterminism, RunCancelled
+from onward.store.handouts import Answer, Ask, End, HandOut, Result, Want
 from onward.worker.committer import Committer
 from onward.worker.deadlines import Deadlines
 from onward.worker.rest import Turns
@@ -99,6 +100,7 @@ class Execution:
         self._registered: dict[str, int] = {}
         self._unanswered = 0
         self._asking = False
+        self._more = False  # there may be more to settle than was
         self._held: list[Result] | None = None
         self._ending: Ending | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -194,7 +196,7 @@ class Execution:
             return
         if self._give() or self._diverged() or self._start():
             return
-        if self._held is None and self._news_to_register():
+        if self._held is None and (self._news_to_register() or (self._more and self.waits)):
             self._held = []
         if self._unanswered or self._asking:
             return
@@ -212,7 +214,7 @@ class Execution:
             return False
         call, row = found
         if self.replay.mismatch(call, row):
-            self.park(f"the journal holds {shown(row.path)} as a {row.kind}, the code asks for a {call.kind}")
+            self.diverged(f"the journal holds {shown(row.path)} as a {row.kind}, the code asks for a {call.kind}")
             return True
         self.now = row.at
         self.replaying = self.replaying and self.replay.more()
@@ -242,7 +244,7 @@ class Execution:
         if found is not None and self.mode is Mode.HOT:
             row, asked = found
             instead = "asks for " + ", ".join(map(shown, asked)) if asked else "asks for nothing"
-            self.park(f"the journal holds {shown(row.path)}, which the code never asks for; it {instead} instead")
+            self.diverged(f"the journal holds {shown(row.path)}, which the code never asks for; it {instead} instead")
 
     def _start(self) -> bool:
         """What waited for the journal to be given out, or for the worker to admit it, begins now."""
@@ -268,7 +270,7 @@ class Execution:
             return
         found = self.replay.divergence()
         if found is not None:
-            self.park(f"the journal holds {shown(found[0].path)}, but the code ended without asking for it")
+            self.diverged(f"the journal holds {shown(found[0].path)}, but the code ended without asking for it")
             return
         status, output, error = self._ending
         self._ending = None
@@ -289,24 +291,27 @@ class Execution:
 
     def _ask(self, op: str, note: str | None = None) -> None:
         wants = tuple(self.waits.values()) if op in ("register", "suspend") else ()
-        self._asking = True
+        self._asking, self._more = True, False
         if op == "suspend":
             self.mode = Mode.SUSPENDING
         if wants:
             self._registered = {want.path: want.attempt for want in wants}
-        self.host.committer.ask(self, Ask(self.out.run_id, self.receipt, op, note, wants))
+        self.host.committer.ask(self, Ask(self.out.run_id, self.receipt, op, self.replay.rows, note, wants))
         held, self._held = self._held, None
         for result in held or ():  # behind the register, in the same batch
             self.send(result)
 
+    def diverged(self, why: str) -> None:
+        """The journal and the code do not fit: the run stands still, and goes on once fitting code is back."""
+        self.park(f"{NonDeterminism.__name__}: {why}")
+
     def park(self, why: str) -> None:
-        """The journal and the code do not fit: the run stands still, and is tried again when code comes."""
+        """The run stands still. It is tried again when a worker starts, every five minutes, and at `resume`."""
         _log.warning("run %s of %s is parked: %s", self.key, self.workflow.name, why)
-        note = f"NonDeterminism: {why}"
         self.stop_tasks()
         self.mode = Mode.OVER
         self.host.left(self, release=False)
-        self.host.committer.ask(Farewell(), Ask(self.out.run_id, self.receipt, "park", note))
+        self.host.committer.ask(Farewell(), Ask(self.out.run_id, self.receipt, "park", note=why))
 
     def answered_ask(self, ask: Ask, answer: Answer) -> None:
         self._asking = False
@@ -318,21 +323,22 @@ class Execution:
             self.host.left(self, release=False)
         elif answer.word == "parked":
             self._suspended()
-        elif answer.word == "ok":
+        elif answer.word in ("ok", "stale"):
             if ask.op == "mark":
                 self.suspect = False
             if self.mode is Mode.SUSPENDING:
                 self.mode = Mode.ENDING if self._ending else Mode.HOT
-            self._absorb(answer.rows, answer.waits)
+            self._absorb(answer)
         else:
             self.lost(answer.word)
 
-    def _absorb(self, rows: list[Row], waits: list[Waiting]) -> None:
-        for row in rows:
-            if row.path in self.waits:
-                self.replay.add(row)
-        left = [w.seconds for w in waits if w.seconds is not None and w.seconds > 0]
-        for wait in waits:
+    def _absorb(self, answer: Answer) -> None:
+        for row in answer.rows:
+            self.replay.add(row)
+        if answer.rows or answer.word == "stale":
+            self._more = True  # one signal is settled at a time, and only for waits that the body still holds
+        left = [w.seconds for w in answer.waits if w.seconds is not None and w.seconds > 0]
+        for wait in answer.waits:
             if wait.kind == "retry" and wait.seconds is not None and wait.seconds <= 0:
                 self._try_again(wait.path, wait.attempt)
         self._set_timer(min(left, default=None))
@@ -370,6 +376,7 @@ class Execution:
         self.suspect = out.deaths > 0
         for row in out.rows:
             self.replay.add(row)
+        self._more = bool(out.rows)
         for back_off in out.back_offs:
             if back_off.due:
                 self._try_again(back_off.path, back_off.attempt)

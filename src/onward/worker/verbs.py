@@ -228,7 +228,7 @@ class Verbs:
         try:
             return codec.decode(row.output)
         except InvalidInput as error:
-            self._run.park(f"what {shown(row.path)} has journalled does not fit what the code declares: {error}")
+            self._run.diverged(f"what {shown(row.path)} has journalled does not fit what the code declares: {error}")
             raise asyncio.CancelledError from error
 
     # ---- sleeps and waits ------------------------------------------------------------------------------------------

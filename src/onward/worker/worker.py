@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -222,8 +223,14 @@ class Worker:
         run = self._hot[out.run_id] = Execution(self, out, workflow)
         verbs = Verbs(run, self._start_child, self._cancel_child)
         run.main = asyncio.get_running_loop().create_task(play(run, verbs))
-        run.main.add_done_callback(self._ending.discard)
+        run.main.add_done_callback(functools.partial(self._played, run))
         run.stirred()
+
+    def _played(self, run: Execution, task: asyncio.Task[None]) -> None:
+        self._ending.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not run.over:
+            _log.error("run %s: the engine failed", run.key, exc_info=error)
+            run.park(f"an error inside Onward: {type(error).__name__}: {error}")
 
     # ---- what executions tell (execution.Host) ---------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 -- Safe when the answer is lost: the runs are owned by a live worker that does not know them; `attend` tells it.
 -- Journal and back-offs are read in a statement after the one that locked: a signal or a late batch that held
 --   the lock would be missing from the locking statement's snapshot, and journalled steps would run again.
--- Settles only what its last owner suspended: then the pendings are exactly what the body waits for. A run that
+-- Settles only what its last owner suspended (cached_by, set by a suspend that let go, cleared here): then the pendings are exactly what the body waits for. A run that
 --   was freed from a dead worker may still have the pending of a wait that its body had given up (a race that was
 --   decided); settling would hand a signal to it, and the wait that comes next would never get it. There the body
 --   replays first, and its own register or suspend carries the true list.

@@ -12,7 +12,7 @@
 --   plain `ok` in what the worker must know.
 create or replace function onward.commit(
     p_worker bigint, p_lane integer, p_no bigint, p_locks uuid[],
-    a_runs uuid[], a_receipts bigint[], a_ops text[], a_notes text[],
+    a_runs uuid[], a_receipts bigint[], a_ops text[], a_notes text[], a_rows integer[],
     w_runs uuid[], w_names text[], w_kinds text[], w_events text[], w_matches text[], w_children uuid[],
     w_attempts integer[], w_limits integer[], w_errors bytea[], w_seconds float8[], w_untils timestamptz[],
     s_runs text, s_receipts text, s_names text[], s_kinds text, s_outputs bytea[], s_errors bytea[],
@@ -31,7 +31,7 @@ begin
         perform 1 from onward.message where msg_id = any (p_locks) order by msg_id for update;
     end if;
     if a_runs is not null then
-        asks := onward.commit_asks(p_worker, at, a_runs, a_receipts, a_ops, a_notes, w_runs, w_names, w_kinds,
+        asks := onward.commit_asks(p_worker, at, a_runs, a_receipts, a_ops, a_notes, a_rows, w_runs, w_names, w_kinds,
                                    w_events, w_matches, w_children, w_attempts, w_limits, w_errors, w_seconds,
                                    w_untils);
     end if;

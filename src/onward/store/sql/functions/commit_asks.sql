@@ -5,12 +5,15 @@
 -- Register and suspend carry all outstanding waits, sleeps and back-offs of a run. A pending of the same name
 --   and attempt keeps its deadline: deadlines are facts, made when the body first reached them.
 -- Suspend keeps the run where anything is ready: what became ready before the lock would wake nobody.
+-- a_rows: how many journal rows the worker knew when it asked. Where there are more (a repeat after an unknown
+--   outcome), the body may have given up some of these waits: the pendings are written, but nothing is settled, the
+--   run is kept, and the answer is `stale`: the worker lets the body react and asks again.
 -- Twice: pendings are kept, settled rows stay settled; a second suspend or release is `lost`, and so it should be.
--- Answers: an object for each run: {run, answer: ok | parked | lost | gone | cancelled, rows, waits}; rows are
+-- Answers: an object for each run: {run, answer: ok | stale | parked | lost | gone | cancelled, rows, waits}; rows are
 --   the wants that the journal answers, waits what is left with its seconds to go.
 create or replace function onward.commit_asks(
     p_worker bigint, p_now timestamptz,
-    a_runs uuid[], a_receipts bigint[], a_ops text[], a_notes text[],
+    a_runs uuid[], a_receipts bigint[], a_ops text[], a_notes text[], a_rows integer[],
     w_runs uuid[], w_names text[], w_kinds text[], w_events text[], w_matches text[], w_children uuid[],
     w_attempts integer[], w_limits integer[], w_errors bytea[], w_seconds float8[], w_untils timestamptz[])
 returns jsonb
@@ -18,14 +21,17 @@ language plpgsql as $$
 declare
     v_valid   uuid[];    -- register and suspend of a valid hand-out
     v_parking uuid[];    -- of these, the ones to be let go
+    v_stale   uuid[];    -- of them, the ones whose journal the worker did not know whole
     v_ready   uuid[];
     v_last    bigint;
     v_answers jsonb;
 begin
     select coalesce(array_agg(m.msg_id) filter (where a.op in ('register', 'suspend')), '{}'),
-           coalesce(array_agg(m.msg_id) filter (where a.op = 'suspend'), '{}')
-      into v_valid, v_parking
-      from unnest(a_runs, a_receipts, a_ops) as a (run, receipt, op)
+           coalesce(array_agg(m.msg_id) filter (where a.op = 'suspend'), '{}'),
+           coalesce(array_agg(m.msg_id) filter (where a.op in ('register', 'suspend') and a.rows <>
+                    (select count(*) from onward.step s where s.run_id = a.run)), '{}')
+      into v_valid, v_parking, v_stale
+      from unnest(a_runs, a_receipts, a_ops, a_rows) as a (run, receipt, op, rows)
       join onward.message m on m.msg_id = a.run and m.owner = p_worker and m.receipt = a.receipt;
 
     if v_valid <> '{}' then
@@ -43,18 +49,21 @@ begin
            and not exists (select 1 from onward.step s where s.run_id = w.run and s.name = w.name)
          order by w.ord
         on conflict do nothing;
-        perform onward.settle(v_valid, p_now);
+        perform onward.settle(case when v_stale = '{}' then v_valid else
+                              array(select unnest(v_valid) except select unnest(v_stale)) end, p_now);
     end if;
 
     select coalesce(array_agg(distinct w.run), '{}') into v_ready
       from unnest(w_runs, w_names) as w (run, name)
       left join onward.pending p on p.run_id = w.run and p.name = w.name
-     where w.run = any (v_parking) and (p.run_id is null or p.deadline <= p_now);
+     where w.run = any (v_parking)
+       and (p.run_id is null or p.deadline <= p_now or w.run = any (v_stale) or onward.is_due(w.run, p_now));
 
     select jsonb_agg(jsonb_strip_nulls(jsonb_build_object('run', a.run,
             'answer', case
                 when m.msg_id is null then case when r.status = 'cancelled' then 'cancelled' else 'gone' end
                 when m.owner is distinct from p_worker or m.receipt <> a.receipt then 'lost'
+                when a.run = any (v_stale) then 'stale'
                 when a.op = 'suspend' and a.run <> all (v_ready) then 'parked'
                 else 'ok' end,
             'rows', case when a.op in ('register', 'suspend') and m.receipt = a.receipt then (
@@ -85,6 +94,10 @@ begin
                when a.op = 'mark' then m.visible_at
                when a.op = 'release' then p_now
                when a.op = 'park' then p_now + interval '5 minutes'
+               when a.run <> all (v_parking) or a.run = any (v_ready) then
+                   case when onward.is_due(a.run, p_now) then p_now else
+                       coalesce((select min(p.deadline) from onward.pending p
+                                  where p.run_id = a.run and p.deadline > p_now), 'infinity') end
                else coalesce((select min(p.deadline) from onward.pending p
                                where p.run_id = a.run and p.deadline > p_now), 'infinity') end
       from unnest(a_runs, a_receipts, a_ops, a_notes) as a (run, receipt, op, note)

@@ -1,0 +1,199 @@
+"""Law: what a body does with results, it does again on replay, in the same order, and nothing runs twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from onward import Context, GiveUp, Retry, Workflow, workflow
+from onward.errors import StepFailed
+
+ran: Counter[str] = Counter()
+gates: dict[str, asyncio.Event] = {}
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    ran.clear()
+    gates.clear()
+
+
+def opened(*names: str) -> None:
+    for name in names:
+        gates.setdefault(name, asyncio.Event()).set()
+
+
+async def gated(name: str) -> str:
+    """Ends when the test says so: the order of commits is the test's."""
+    ran[name] += 1
+    await gates.setdefault(name, asyncio.Event()).wait()
+    return name.upper()
+
+
+async def failing(name: str) -> str:
+    ran[name] += 1
+    await gates.setdefault(name, asyncio.Event()).wait()
+    raise GiveUp(f"{name} broke")
+
+
+@workflow
+async def gathers(ctx: Context) -> Any:
+    return await asyncio.gather(*(ctx.step.run(n, gated, n) for n in "abc"))
+
+
+@workflow
+async def takes_the_first(ctx: Context) -> Any:
+    tasks = {asyncio.create_task(ctx.step.run(n, gated, n), name=n) for n in "abc"}
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    first = sorted(task.get_name() for task in done)
+    return [first, await ctx.step.run("then-" + "".join(first), gated, "then")]
+
+
+@workflow
+async def as_they_complete(ctx: Context) -> Any:
+    order = []
+    for next_one in asyncio.as_completed([ctx.step.run(n, gated, n) for n in "abc"]):
+        order.append(await next_one)
+        order.append(await ctx.step.run("after-" + order[-1], gated, "after"))
+    return order
+
+
+@workflow
+async def a_group_that_breaks(ctx: Context) -> Any:
+    async def two_steps(first: str) -> None:
+        await ctx.step.run(first, gated, first)
+        await ctx.step.run(first + "-again", gated, first + "-again")
+
+    broken: list[str] = []
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(two_steps("b"))
+            group.create_task(two_steps("c"))
+            group.create_task(ctx.step.run("a", failing, "a"))
+    except* StepFailed as failures:
+        broken = [str(failure) for failure in failures.exceptions]
+    return [broken, await ctx.step.run("tidy", gated, "tidy")]
+
+
+@workflow
+async def races(ctx: Context) -> Any:
+    won = await ctx.step.race(
+        "who", a=ctx.step.run("a", gated, "a"), b=ctx.step.run("b", gated, "b"), nap=ctx.step.sleep("nap", "1h")
+    )
+    return [won, await ctx.step.run("then-" + won[0], gated, "then")]
+
+
+@workflow
+async def a_race_that_fails(ctx: Context) -> Any:
+    try:
+        return await ctx.step.race("who", a=ctx.step.run("a", failing, "a"), b=ctx.step.run("b", gated, "b"))
+    except StepFailed as failure:
+        return [failure.step, failure.message, await ctx.step.run("tidy", gated, "tidy")]
+
+
+@workflow
+async def repeats_and_nests(ctx: Context) -> Any:
+    async def outer() -> list[str]:
+        ran["outer"] += 1
+        return [await ctx.step.run("same", gated, "x"), await ctx.step.run("same", gated, "x")]
+
+    first = await ctx.step.run("outer", outer)
+    same = [await ctx.step.run("same", gated, "x") for _ in range(3)]
+    return first + same
+
+
+@workflow
+async def deep_groups(ctx: Context) -> Any:
+    async def level(n: int, name: str) -> str:
+        if n == 0:
+            return await ctx.step.run(name, gated, name)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(level(n - 1, name))
+        return task.result()
+
+    tasks = [asyncio.create_task(level(10, n), name=n) for n in "ab"]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    seen = sorted(task.get_name() for task in done)
+    await asyncio.wait(pending)
+    return seen
+
+
+CASES: list[tuple[Workflow[Any, Any], list[str]]] = [
+    (gathers, ["c", "a", "b"]),
+    (takes_the_first, ["b", "then"]),
+    (takes_the_first, ["abc", "then"]),
+    (as_they_complete, ["b", "after", "c", "a"]),
+    (as_they_complete, ["cba", "after"]),
+    (a_group_that_breaks, ["b", "a", "tidy"]),
+    (a_group_that_breaks, ["bca", "tidy"]),
+    (races, ["b", "then"]),
+    (races, ["ba", "then"]),
+    (a_race_that_fails, ["a", "tidy"]),
+    (repeats_and_nests, ["x"]),
+    (deep_groups, ["b", "a"]),
+    (deep_groups, ["ba"]),
+]
+
+
+@pytest.mark.parametrize(("flow", "order"), CASES, ids=[f"{f.name}-{''.join(o)}" for f, o in CASES])
+async def test_a_replay_from_every_commit_gives_what_the_first_run_gave(
+    world: Any, until: Any, flow: Workflow[Any, Any], order: list[str]
+) -> None:
+    """The journal cut after every row: what is in it does not run again, and with all of it the outcome is the same."""
+    await world.worker(flow)
+    run = await world.client.start(flow)
+    for names in order:
+        together = [names] if names in ("then", "after", "tidy") or "-" in names else list(names)
+
+        async def begun(together: list[str] = together) -> bool:
+            return all(ran[name] for name in together)
+
+        await until(begun)
+        opened(*together)
+    opened("a", "b", "c", "x", "then", "after", "tidy", "b-again", "c-again")
+    outcome = await run.result(timeout=10)
+    journal = [s for s in await run.steps() if s.completed_at]
+
+    for rows in range(len(journal) + 1):
+        ran.clear()
+        again = await world.copy(run, rows)
+        repeated = await again.result(timeout=10)
+        for name in {s.name for s in journal[:rows] if s.kind == "run" and not s.parent}:
+            plain = name.split("#")[0]
+            if plain in ("a", "b", "c", "outer", "tidy"):
+                assert ran[plain] == 0, f"{name} ran again after {rows} rows"
+        if rows == len(journal):
+            assert repeated == outcome
+            assert not ran, f"a full journal ran {dict(ran)}"
+
+
+@workflow
+async def counts_siblings(ctx: Context) -> Any:
+    async def chain() -> None:
+        for i in range(50):
+            await ctx.step.run(f"link-{i}", gated, f"link-{i}")
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(chain())
+            group.create_task(ctx.step.run("bad", failing, "bad", retry=Retry(attempts=1)))
+    except* StepFailed:
+        pass
+    return "over"
+
+
+async def test_a_cancelled_siblings_next_step_does_not_begin_on_replay(world: Any) -> None:
+    opened("bad", *(f"link-{i}" for i in range(50)))
+    await world.worker(counts_siblings)
+    run = await world.client.start(counts_siblings)
+    assert await run.result(timeout=10) == "over"
+    rows = len(await run.steps())
+    ran.clear()
+    again = await world.copy(run, rows)
+    assert await again.result(timeout=10) == "over"
+    assert not ran
