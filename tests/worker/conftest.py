@@ -53,7 +53,7 @@ class World:
         await self.sql(
             """
             with moved as (
-                insert into onward.setting (name, value) values ('clock_offset', $1::text || ' s')
+                insert into onward.setting (name, value) values ('clock_offset', $1::float8::text || ' s')
                 on conflict (name) do update
                    set value = (split_part(onward.setting.value, ' ', 1)::float8 + $1::float8)::text || ' s')
             update onward.worker set lease_until = lease_until + make_interval(secs => $1::float8),

@@ -60,9 +60,18 @@ def runs(pid: int, data: Path, account: Account) -> bool:
         program = Path(f"/proc/{pid}/comm").read_text().strip()
         return program in ("postgres", "postmaster") and place.samefile(data)
     except PermissionError:
-        return account.run(["/bin/sh", "-c", 'test "$1" -ef "$2"', "sh", place, data]).returncode == 0
+        return _owner_says_so(place, data, account)
     except OSError:
         return False
+
+
+def _owner_says_so(place: Path, data: Path, account: Account) -> bool:
+    """Ask with the process's own group too, as the kernel demands; the data's group may be another."""
+    process = place.parent.stat()
+    if process.st_uid != account.uid:
+        return False
+    owner = Account(process.st_uid, process.st_gid, account.dropped)
+    return owner.run(["/bin/sh", "-c", 'test "$1" -ef "$2"', "sh", place, data]).returncode == 0
 
 
 def _runs_by_ps(pid: int, data: Path) -> bool:

@@ -386,8 +386,9 @@ class Execution:
 
     def answered_result(self, result: Result, word: str, at: datetime) -> None:
         self._unanswered -= 1
-        if word == "ok":
+        if word in ("ok", "paused"):
             _, _, path, kind, output, error, attempt, _ = result
+            self.leaving = self.leaving or word == "paused"
             self.replay.add(Row(path, kind, output, error, attempt, at))
             if self.out.deaths:
                 self.out = self.out._replace(deaths=0)

@@ -21,7 +21,9 @@ begin
         if v_next = p_signal then
             return true;
         end if;
-        v_taken := v_taken || v_next;
+        if v_next is not null then
+            v_taken := v_taken || v_next;
+        end if;
     end loop;
     return false;
 end
