@@ -29,13 +29,13 @@ _LONG = 30 * 60
 class Context:
     """The run that a body belongs to, and the verbs that make its work durable (`ctx.step`)."""
 
-    __slots__ = ("_engine", "_random", "log", "step")
+    __slots__ = ("_engine", "_log", "_random", "step")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._random: random.Random | None = None
         self.step = Steps(engine)
-        self.log: logging.LoggerAdapter[logging.Logger] = _QuietOnReplay(engine)
+        self._log: logging.LoggerAdapter[logging.Logger] | None = None
 
     @property
     def run_id(self) -> str:
@@ -68,6 +68,13 @@ class Context:
     def cancelled(self) -> bool:
         """True once the run is cancelled: for code in threads, which cannot be interrupted."""
         return self._engine.cancelled
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that says each thing once: it is silent while the run is replayed."""
+        if self._log is None:
+            self._log = _QuietOnReplay(self._engine)
+        return self._log
 
     def now(self) -> datetime:
         """When the newest result that the body has seen was committed: the same on every replay."""

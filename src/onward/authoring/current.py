@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from onward.core import names
 from onward.errors import OnwardError
 
 
@@ -13,10 +14,13 @@ class CurrentStep:
     """The attempt of a step that is executing."""
 
     run_id: str
-    name: str
-    attempt: int
     path: str
+    attempt: int
     cancelled: bool = False
+
+    @property
+    def name(self) -> str:
+        return names.split(self.path)[1]
 
     @property
     def idempotency_key(self) -> str:

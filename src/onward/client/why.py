@@ -6,6 +6,7 @@ asks. A sentence says what is waited for, since when and until when, and what ca
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,8 +20,8 @@ from onward.store.runs import RunRecord, Runs, SignalRecord, Standing, StepRecor
 
 DEPTH = 5
 """How far down invoked runs are followed."""
-SILENT = 3.0
-"""Seconds without a heartbeat (one comes every half second) after which a worker is probably dead."""
+SILENT = 2.0
+"""Seconds without a heartbeat (one comes every half second) after which a worker is most likely dead."""
 _MOST = 3
 
 
@@ -59,8 +60,13 @@ async def gather(runs: Runs, run_id: UUID, depth: int = DEPTH) -> Facts | None:
 def explain(facts: Facts) -> Why:
     """What to tell a person who asks why."""
     sentences, commands = _EXPLAIN[facts.run.state](facts)
-    tenant = "" if facts.run.tenant == "default" else f" --tenant {facts.run.tenant}"
-    return Why(facts.run.state, " ".join(sentences), tuple(f"{command}{tenant}" for command in commands))
+    return Why(facts.run.state, " ".join(sentences), tuple(_for_tenant(c, facts.run.tenant) for c in commands))
+
+
+def _for_tenant(command: str, tenant: str) -> str:
+    """Runs belong to a tenant; workers serve all of them."""
+    about_runs = command.startswith(("onward runs", "onward why"))
+    return f"{command} --tenant {tenant}" if about_runs and tenant != "default" else command
 
 
 _Told = tuple[list[str], list[str]]
@@ -136,7 +142,7 @@ def _queued(facts: Facts) -> _Told:
         return _with_doubts(facts, (told, [f"onward runs show {facts.run.run_id}"]))
     serving = [w for w in _alive(facts) if _fits(facts.run, w)]
     since = f" since {_span((facts.standing.asked_at - due).total_seconds())}" if due else ""
-    told = [f"It is due{since} and waits to be claimed: {_count(len(serving), 'live worker')} serve its version."]
+    told = [f"It is due{since} and waits to be claimed: {_count(len(serving), 'live worker')} for its version."]
     if due and (facts.standing.asked_at - due).total_seconds() > 5:
         told.append("They are full or stuck: start another worker, or raise --concurrency.")
         return told, ["onward workers", "onward doctor"]
@@ -156,7 +162,7 @@ def _nobody_serves(facts: Facts, opening: str) -> str:
         return f"{opening}o live worker knows {version}: {there}."
     if alive:
         return f"{opening}o live worker knows {version}; {_count(len(alive), 'worker')} serve other workflows."
-    return f"{opening}o worker is alive, so nobody knows {version}."
+    return f"{opening}o worker is alive: start one that knows {version}."
 
 
 def _paused(facts: Facts) -> _Told:
@@ -236,7 +242,7 @@ def _near_misses(facts: Facts, step: StepRecord, match: Any) -> Iterator[str]:
         if off:
             yield f"A signal came {_ago(facts, same[-1].sent_at)}, but {off}{more}."
         else:
-            yield f"A signal that matches came {_ago(facts, same[-1].sent_at)}: it goes on as soon as a worker claims it."
+            yield f"A signal that matches came {_ago(facts, same[-1].sent_at)}: a worker has only to claim the run."
     elif facts.signals:
         other = facts.signals[-1]
         yield f"A signal `{other.event}` came {_ago(facts, other.sent_at)}; nothing waits for that one."
@@ -370,7 +376,9 @@ def _count(number: int, what: str) -> str:
 
 
 def _span(seconds: float) -> str:
-    return durations.show(round(seconds) if seconds >= 10 else round(seconds, 1))
+    if 1 <= seconds < 9.95:
+        return f"{seconds:.1f}s".replace(".0s", "s")
+    return durations.show(round(seconds) if seconds >= 1 else round(seconds, 1))
 
 
 def _ago(facts: Facts, when: datetime) -> str:
@@ -393,6 +401,4 @@ def _when(facts: Facts, when: datetime | None) -> str:
 
 def _quoted(text: str) -> str:
     """For a shell."""
-    import shlex
-
     return shlex.quote(text)

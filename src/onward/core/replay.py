@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
-from enum import Enum
+from enum import IntEnum
 from typing import NamedTuple
 
 from onward.core import names
@@ -44,21 +44,21 @@ class Row(NamedTuple):
     at: datetime
 
 
-class State(Enum):
-    MADE = "made"
-    OPEN = "open"
-    STARTED = "started"
-    ANSWERED = "answered"
-    WITHDRAWN = "withdrawn"
+class State(IntEnum):
+    MADE = 0
+    OPEN = 1
+    STARTED = 2
+    ANSWERED = 3
+    WITHDRAWN = 4
 
 
-_LEGAL = {
-    State.MADE: frozenset({State.OPEN, State.WITHDRAWN}),
-    State.OPEN: frozenset({State.STARTED, State.ANSWERED, State.WITHDRAWN}),
-    State.STARTED: frozenset({State.ANSWERED, State.WITHDRAWN}),
-    State.ANSWERED: frozenset[State](),
-    State.WITHDRAWN: frozenset[State](),
-}
+_LEGAL: tuple[frozenset[State], ...] = (
+    frozenset({State.OPEN, State.WITHDRAWN}),  # from MADE
+    frozenset({State.STARTED, State.ANSWERED, State.WITHDRAWN}),  # from OPEN
+    frozenset({State.ANSWERED, State.WITHDRAWN}),  # from STARTED
+    frozenset(),  # ANSWERED is the end
+    frozenset(),  # so is WITHDRAWN
+)
 
 
 class IllegalTransition(RuntimeError):
@@ -75,7 +75,7 @@ class Call:
 
     def to(self, state: State) -> None:
         if state not in _LEGAL[self.state]:
-            raise IllegalTransition(f"{self.path!r} cannot go from {self.state.value} to {state.value}")
+            raise IllegalTransition(f"{self.path!r} cannot go from {self.state.name} to {state.name}")
         self.state = state
 
     @property

@@ -3,7 +3,7 @@
 Every function of the schema may be called again after an unknown outcome (each file says why), so a call whose
 connection broke is simply made again, until the database has been away for longer than `patience`. The one caller
 that must not do that by itself is the committer: it repeats under a higher number (see worker/committer.py) and
-uses `once`.
+uses a `Line`.
 """
 
 from __future__ import annotations
@@ -62,10 +62,9 @@ class Database:
     async def fetchval(self, sql: str, *args: Any) -> Any:
         return await self._patiently(lambda c: c.fetchval(sql, *args))
 
-    async def once(self, sql: str, *args: Any) -> asyncpg.Record:
-        """One try: a broken connection is raised (as one of BROKEN), its outcome unknown."""
-        async with self.connection() as connection:
-            return await connection.fetchrow(sql, *args)
+    def line(self) -> Line:
+        """A connection that one caller keeps."""
+        return Line(self)
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[asyncpg.Connection]:
@@ -114,9 +113,41 @@ class Database:
                 finally:
                     await connection.close()
                 self._pool = await asyncpg.create_pool(
-                    self.url, min_size=1, max_size=self._size, **_settings(self._name)
+                    self.url, min_size=1, max_size=self._size, reset=_leave_as_it_is, **_settings(self._name)
                 )
             return self._pool
+
+
+class Line:
+    """One connection, kept for one caller that calls again and again: the pool's hand-over costs more than some calls.
+
+    A broken connection is raised as one of BROKEN, its outcome unknown; the next call opens another.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: asyncpg.Connection | None = None
+        self._statements: dict[str, asyncpg.prepared_stmt.PreparedStatement[asyncpg.Record]] = {}
+
+    async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
+        try:
+            statement = self._statements.get(sql) or await self._prepare(sql)
+            return await statement.fetch(*args)
+        except BROKEN:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        self._statements.clear()
+        if connection is not None:
+            connection.terminate()
+
+    async def _prepare(self, sql: str) -> asyncpg.prepared_stmt.PreparedStatement[asyncpg.Record]:
+        if self._connection is None:
+            self._connection = await self._database.connect()
+        statement = self._statements[sql] = await self._connection.prepare(sql)
+        return statement
 
 
 async def connect(url: str, name: str = "onward") -> asyncpg.Connection:
@@ -129,6 +160,10 @@ async def connect(url: str, name: str = "onward") -> asyncpg.Connection:
         raise OnwardError(f"{error}: create it first, for instance with createdb") from error
     except ValueError as error:
         raise OnwardError(f"this is no database URL: {shown(url)} ({error})") from error
+
+
+async def _leave_as_it_is(connection: asyncpg.Connection) -> None:
+    """Our calls leave no state in a session, and the pool's reset would be one more round trip after each."""
 
 
 def unavailable(url: str, error: BaseException) -> DatabaseUnavailable:

@@ -155,6 +155,7 @@ class _AskAnswer(msgspec.Struct):
 
 _ask_answers = msgspec.json.Decoder(list[_AskAnswer])
 
+_COMMIT_ONE = "select * from onward.commit_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _COMMIT = """
     select * from onward.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
                                 $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33,
@@ -167,6 +168,11 @@ class HandOuts:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._commits, self._claims = database.line(), database.line()
+
+    def close(self) -> None:
+        self._commits.close()
+        self._claims.close()
 
     async def register(self, name: str, lease: float, serves: Sequence[Served]) -> int:
         worker: int = await self.database.fetchval(
@@ -182,8 +188,7 @@ class HandOuts:
     async def claim(self, worker: int, limit: int) -> list[HandOut]:
         """Raises one of BROKEN where the outcome is unknown: `attend` finds what this worker owns."""
         try:
-            async with self.database.connection() as connection:
-                records = await connection.fetch("select * from onward.claim($1, $2)", worker, limit)
+            records = await self._claims.fetch("select * from onward.claim($1, $2)", worker, limit)
         except asyncpg.PostgresError as error:
             if error.sqlstate == DEAD:
                 raise WorkerDead from error
@@ -195,7 +200,9 @@ class HandOuts:
 
     async def commit(self, worker: int, lane: int, number: int, batch: Batch) -> Answers:
         """Sends a batch once. Raises one of BROKEN where the outcome is unknown."""
-        answer = await self.database.once(
+        if len(batch.results) == 1 == len(batch):
+            return await self._commit_one(worker, lane, number, batch.results[0])
+        (answer,) = await self._commits.fetch(
             _COMMIT,
             worker,
             lane,
@@ -212,6 +219,12 @@ class HandOuts:
             for a in (_ask_answers.decode(answer["asks"]) if answer["asks"] else ())
         ]
         return Answers(answer["at"], asks, answer["steps"], answer["ends"])
+
+    async def _commit_one(self, worker: int, lane: int, number: int, result: Result) -> Answers:
+        ((alive, at, word),) = await self._commits.fetch(_COMMIT_ONE, worker, lane, number, *result)
+        if not alive:
+            raise WorkerDead
+        return Answers(at, [], None if word == "ok" else [word], None)
 
     async def announce(self, runs: Iterable[UUID], work: bool) -> None:
         await self.database.fetch("select onward.announce($1, $2)", list(runs), work)
@@ -272,6 +285,11 @@ def _literal(values: Iterable[Any]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
+def _unless_empty(column: Sequence[bytes | None]) -> Sequence[bytes | None] | None:
+    """A column without values need not be sent: `unnest` fills it up."""
+    return column if any(value is not None for value in column) else None
+
+
 def _ask_columns(asks: Sequence[Ask]) -> tuple[Any, ...]:
     if not asks:
         return (None,) * 16
@@ -306,7 +324,7 @@ def _result_columns(results: Sequence[Result]) -> tuple[Any, ...]:
         paths,
         _literal(kinds),
         outputs,
-        errors,
+        _unless_empty(errors),
         _literal(attempts),
         "{" + ",".join(["%.6f" % s for s in seconds]) + "}",  # noqa: UP031  twice as fast as format()
     )
@@ -320,6 +338,6 @@ def _end_columns(ends: Sequence[End]) -> tuple[Any, ...]:
         [e.receipt for e in ends],
         [e.rows for e in ends],
         [e.status for e in ends],
-        [e.output for e in ends],
-        [e.error for e in ends],
+        _unless_empty([e.output for e in ends]),
+        _unless_empty([e.error for e in ends]),
     )

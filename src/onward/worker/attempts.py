@@ -9,7 +9,6 @@ from typing import Any
 
 from onward.authoring.current import CurrentStep, executing
 from onward.authoring.engine import Work
-from onward.core import names
 from onward.core.replay import Call
 from onward.errors import OnwardError
 from onward.worker.deadlines import StepTimeout
@@ -20,11 +19,11 @@ _COROUTINE = inspect.CO_COROUTINE
 
 async def execute(run: Execution, call: Call, work: Work, attempt: int) -> Any:
     """What fn(*args) returns. Raises whatever it raises, StepTimeout when its time is over."""
-    task = asyncio.current_task()
+    task = asyncio.current_task(run.loop)
     assert task is not None
     if task is not run.main:
         run.remember(task)
-    step = CurrentStep(run.key, names.split(call.path)[1], attempt, call.path)
+    step = CurrentStep(run.key, call.path, attempt)
     token = executing.set(step)
     run.replay.begin_attempt(call.path)
     try:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from itertools import repeat
 from typing import NamedTuple, Protocol, TypeVar
@@ -24,7 +24,7 @@ from onward.store.handouts import Answer, Answers, Ask, Batch, End, HandOuts, Re
 
 _log = logging.getLogger("onward")
 
-MOST = 1024
+MOST = 512
 """Items a batch: above that the insert's cost is linear, and answers only come later."""
 
 LANE = 0
@@ -98,7 +98,7 @@ class Committer:
                 self._idle.set()
                 await self._ready.wait()
                 continue
-            sending: _Sending | None = asyncio.ensure_future(self._send(out))
+            sending: _Sending | None = self._send(out)
             while sending is not None:
                 parts = await sending
                 following = self._take()
@@ -175,7 +175,7 @@ class _Outgoing(NamedTuple):
                 sender.answered_end(end, word)
 
 
-_Sending = asyncio.Future[list[tuple[_Outgoing, Answers | None]]]
+_Sending = Awaitable[list[tuple[_Outgoing, Answers | None]]]
 
 Item = TypeVar("Item")
 

@@ -79,11 +79,12 @@ class Execution:
 
     def __init__(self, host: Host, out: HandOut, workflow: Workflow[Any, Any]) -> None:
         self.host, self.out, self.workflow = host, out, workflow
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self.receipt = out.receipt
         self.key = str(out.run_id)
         self.mode = Mode.HOT
         self.stir = 0  # counted by Turns
+        self._resting = False
         self.cancelled = False
         self.now: datetime = out.started_at
         self.replay = Replay(out.rows)
@@ -91,6 +92,7 @@ class Execution:
         self.failures = {b.path: b.attempt for b in out.back_offs}
         self.due = {b.path for b in out.back_offs if b.due}
         self.waits: dict[str, Want] = {}
+        self._backing_off: set[str] = set()  # of them, the steps that are not being tried again yet
         self.executing = 0  # steps that execute; a back-off does not
         self.tasks: set[asyncio.Task[Any]] = set()  # of the body's, beside `main`, that have called a step
         self.main: asyncio.Task[None] | None = None
@@ -137,7 +139,7 @@ class Execution:
 
     def expect(self, call: Call) -> asyncio.Future[Row | None]:
         """A future of the call's row, given when its turn has come."""
-        future = self._futures[call.path] = self._loop.create_future()
+        future = self._futures[call.path] = self.loop.create_future()
         if self.mode is Mode.CACHED:  # the body went on by itself: it had awaited something that is no step
             self.host.poke(self)
         self.stirred()
@@ -149,6 +151,8 @@ class Execution:
     def wait(self, call: Call, want: Want) -> asyncio.Future[Row | None]:
         """The run is blocked on something. For a back-off the future gives None when it is time."""
         self.waits[want.path] = want
+        if want.kind == "retry":
+            self._backing_off.add(want.path)
         return self.expect(call)
 
     def withdraw(self, call: Call) -> None:
@@ -157,6 +161,7 @@ class Execution:
         self._futures.pop(call.path, None)
         self._starting.pop(call.path, None)
         self.waits.pop(call.path, None)
+        self._backing_off.discard(call.path)
         self.stirred()
 
     def send(self, result: Result) -> None:
@@ -182,13 +187,20 @@ class Execution:
             self._finish()
 
     def stirred(self) -> None:
-        """The body has been given something, or has asked for something."""
+        """The body has been given something, or has asked for something: it is looked at when it rests again."""
         if self.mode is not Mode.OVER:
+            self._resting = False
             self.host.turns.watch(self)
+
+    def look(self) -> None:
+        """Something else has changed: a body that rests is looked at now."""
+        if self._resting:
+            self.at_rest()
 
     # ---- at rest -----------------------------------------------------------------------------------------
 
     def at_rest(self) -> None:
+        self._resting = True
         if self.mode in (Mode.OVER, Mode.CACHED, Mode.SUSPENDING):
             return
         if self.mode is Mode.ENDING:
@@ -235,7 +247,7 @@ class Execution:
         if found is None:
             return False
         if self._strays is None:
-            self._strays = self._loop.call_later(_GRACE, self._still_diverged)
+            self._strays = self.loop.call_later(_GRACE, self._still_diverged)
         return True
 
     def _still_diverged(self) -> None:
@@ -287,7 +299,7 @@ class Execution:
         """Something of it is due, or a wait is new while a step executes."""
         if self.mode is Mode.HOT and self._held is None:
             self._held = []
-            self.stirred()
+            self.look()
 
     def _ask(self, op: str, note: str | None = None) -> None:
         wants = tuple(self.waits.values()) if op in ("register", "suspend") else ()
@@ -342,15 +354,16 @@ class Execution:
             if wait.kind == "retry" and wait.seconds is not None and wait.seconds <= 0:
                 self._try_again(wait.path, wait.attempt)
         self._set_timer(min(left, default=None))
-        self.stirred()
+        self.look()
 
     def _try_again(self, path: str, attempt: int) -> None:
         want = self.waits.get(path)
-        future = self._futures.get(path)
-        if want is not None and want.kind == "retry" and want.attempt == attempt and future is not None:
-            del self._futures[path]
+        if want is not None and want.attempt == attempt and path in self._backing_off:
+            self._backing_off.discard(path)
+            future = self._futures.pop(path)
             if not future.done():
                 future.set_result(None)
+            self.stirred()
 
     def _set_timer(self, seconds: float | None) -> None:
         """Only a reason to ask: whether a deadline has passed is for the database to say."""
@@ -358,7 +371,7 @@ class Execution:
             self._timer.cancel()
             self._timer = None
         if seconds is not None:
-            self._timer = self._loop.call_later(min(seconds + 0.001, 3600), self.must_register)
+            self._timer = self.loop.call_later(min(seconds + 0.001, 3600), self.must_register)
 
     def _suspended(self) -> None:
         self._set_timer(None)
@@ -380,7 +393,7 @@ class Execution:
         for back_off in out.back_offs:
             if back_off.due:
                 self._try_again(back_off.path, back_off.attempt)
-        self.stirred()
+        self.look()
 
     # ---- answers to results and to the end --------------------------------------------------------------------
 
@@ -393,7 +406,7 @@ class Execution:
             if self.out.deaths:
                 self.out = self.out._replace(deaths=0)
                 self.host.progressed(self)
-            self.stirred()
+            self.look()
         else:
             self.lost(word)
 
@@ -421,7 +434,7 @@ class Execution:
     def leave(self) -> None:
         """Pause, or the worker stops: no new step begins; once nothing executes the run is handed back."""
         self.leaving = True
-        self.stirred()
+        self.look()
 
     def stop_tasks(self) -> None:
         """The coroutines end; steps they still call are refused (`check`)."""

@@ -170,6 +170,7 @@ class Worker:
                 await self._store.announce(self._over_runs, work=True)
         await self._listener.stop()
         self.threads.stop()
+        self._store.close()
         await self._database.close()
         await self._address.release()
 
@@ -296,7 +297,7 @@ class Worker:
 
     def _stir_all(self) -> None:
         for run in list(self._hot.values()):
-            run.stirred()
+            run.look()
 
     # ---- what the database tells -----------------------------------------------------------------------------
 
@@ -312,7 +313,7 @@ class Worker:
 
     def _flushed(self) -> None:
         if self._alone is not None:
-            self._alone.stirred()
+            self._alone.look()
 
     def _declared_dead(self) -> None:
         self._heart.declared_dead()

@@ -3,7 +3,8 @@
 -- all committing sessions share. A waiter writes its row before it reads the result, so one of the two sees the
 -- other; a lost notify costs it a poll.
 create or replace function onward.announce(p_runs uuid[], p_work boolean) returns void
-language sql as $$
+language sql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     select pg_notify(a.channel, a.run_id::text) from onward.awaited a where a.run_id = any (p_runs);
     select pg_notify('onward_work', '') where p_work;
 $$;

@@ -3,7 +3,8 @@
 -- Called by: workers, on a wake-up and every second; never while a claim of the same worker is out. Reads only.
 create or replace function onward.attend(p_worker bigint, p_runs uuid[], p_receipts bigint[], p_all boolean)
 returns table (run_id uuid, receipt bigint, news text)
-language sql volatile as $$
+language sql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     select k.run, k.receipt,
            case when m.msg_id is null and x.status = 'cancelled' then 'cancelled'
                 when m.msg_id is null or m.owner is distinct from p_worker or m.receipt <> k.receipt then 'gone'

@@ -4,7 +4,8 @@
 -- Called by: clients. Locks: the messages of the run and of its parent, by id. Twice: the result is there.
 -- Answers: null where there is no such run; `children` are the invoked runs that go with it.
 create or replace function onward.cancel(p_tenant text, p_run uuid, out status text, out former bigint, out children uuid[])
-language plpgsql as $$
+language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_now    timestamptz := onward.now();
     v_parent uuid;

@@ -16,7 +16,8 @@ returns table (
     input bytea, deaths integer, partial boolean,
     names text[], kinds text[], outputs bytea[], errors bytea[], attempts integer[], times timestamptz[],
     retry_names text[], retry_attempts integer[], retry_due boolean[])
-language plpgsql as $$
+language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_now timestamptz := onward.now();
     v_ids   uuid[];

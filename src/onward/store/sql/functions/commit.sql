@@ -19,7 +19,8 @@ create or replace function onward.commit(
     s_attempts text, s_seconds text,
     e_runs uuid[], e_receipts bigint[], e_rows integer[], e_statuses text[], e_outputs bytea[], e_errors bytea[],
     out alive boolean, out at timestamptz, out steps text[], out asks jsonb, out ends text[])
-language plpgsql as $$
+language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
     at := onward.now();
     update onward.lane set last_no = p_no where worker_id = p_worker and lane = p_lane and last_no < p_no;

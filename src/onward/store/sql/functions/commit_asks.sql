@@ -32,7 +32,9 @@ begin
                     (select count(*) from onward.step s where s.run_id = a.run)), '{}')
       into v_valid, v_parking, v_stale
       from unnest(a_runs, a_receipts, a_ops, a_rows) as a (run, receipt, op, rows)
-      join onward.message m on m.msg_id = a.run and m.owner = p_worker and m.receipt = a.receipt;
+     cross join lateral (
+            select m.msg_id, m.owner, m.receipt from onward.message m where m.msg_id = a.run offset 0) m
+     where m.owner = p_worker and m.receipt = a.receipt;
 
     if v_valid <> '{}' then
         delete from onward.pending p
@@ -101,7 +103,8 @@ begin
                else coalesce((select min(p.deadline) from onward.pending p
                                where p.run_id = a.run and p.deadline > p_now), 'infinity') end
       from unnest(a_runs, a_receipts, a_ops, a_notes) as a (run, receipt, op, note)
-     where m.msg_id = a.run and m.owner = p_worker and m.receipt = a.receipt;
+     where m.msg_id = a.run and m.receipt = a.receipt
+       and m.owner is not distinct from p_worker;     -- not by the owner's index: see commit_steps
     return v_answers;
 end
 $$;

@@ -13,17 +13,19 @@ declare
     v_ended uuid[];
 begin
     with ended as (
-        delete from onward.message m
-         using unnest(p_runs, p_receipts, p_rows) as i (run, receipt, rows)
-         where m.msg_id = i.run and m.owner = p_worker and m.receipt = i.receipt
-           and i.rows = (select count(*) from onward.step s where s.run_id = i.run)
-        returning m.msg_id),
+        select i.run, i.status, i.output, i.error
+          from unnest(p_runs, p_receipts, p_rows, p_statuses, p_outputs, p_errors)
+               as i (run, receipt, rows, status, output, error)
+         cross join lateral (
+                select m.owner, m.receipt from onward.message m where m.msg_id = i.run offset 0) m
+         where m.owner = p_worker and m.receipt = i.receipt
+           and i.rows = (select count(*) from onward.step s where s.run_id = i.run)),
+    cleared as (
+        delete from onward.message m where m.msg_id = any (array(select run from ended))),
     results as (
         insert into onward.run_result (run_id, status, output, error, completed_at)
-        select i.run, i.status, i.output, i.error, p_now
-          from unnest(p_runs, p_statuses, p_outputs, p_errors) as i (run, status, output, error)
-          join ended on ended.msg_id = i.run)
-    select coalesce(array_agg(msg_id), '{}') into v_ended from ended;
+        select run, status, output, error, p_now from ended)
+    select coalesce(array_agg(run), '{}') into v_ended from ended;
 
     perform onward.clear_run(v_ended);
     if cardinality(v_ended) = cardinality(p_runs) then

@@ -6,7 +6,8 @@
 -- Locks: the worker's row, skipping locked, checked again under the lock; then those of `bury`. Then, one by one
 --   and skipping locked, messages of owners that have no row: a batch or claim that outlived its worker's row.
 create or replace function onward.reap() returns bigint
-language plpgsql as $$
+language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_now    timestamptz := onward.now();
     v_worker bigint;

@@ -5,7 +5,8 @@
 create or replace function onward.rerun(
     p_tenant text, p_run uuid, p_new uuid, p_from text, p_names text[], p_outputs bytea[])
 returns text
-language plpgsql as $$
+language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_now timestamptz := onward.now();
     v_end bigint;

@@ -1,7 +1,8 @@
 -- A worker leaves in good order, having released its runs. What it should still own is freed as by a reaper.
 -- Called by: workers, at the end. Locks and idempotence: those of `bury`.
 create or replace function onward.retire(p_worker bigint) returns void
-language plpgsql as $$
+language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
     perform 1 from onward.worker where worker_id = p_worker for update;
     if found then

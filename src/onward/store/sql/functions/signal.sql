@@ -10,7 +10,8 @@ create or replace function onward.signal(
     p_tenant text, p_ids uuid[], p_runs uuid[], p_events text[], p_payloads bytea[], p_searches text[],
     p_buffers boolean[])
 returns table (outcome text)
-language plpgsql as $$
+language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_item record;
     v_wake boolean := false;

@@ -12,7 +12,8 @@ create or replace function onward.start_runs(
     p_inputs bytea[], p_searches text[], p_retentions float8[], p_delays float8[], p_parent uuid,
     p_call text, p_rerun_of uuid default null)
 returns table (run_id uuid, same boolean)
-language plpgsql as $$
+language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_now       timestamptz := onward.now();
     v_version   integer;

@@ -1,7 +1,8 @@
 -- Makes runs due that await a child which has ended without waking them (failed as poison). Polling for a
 -- rare case: called by workers now and then. Locks: the parents' messages by id, skipping locked.
 create or replace function onward.wake_parents() returns void
-language sql as $$
+language sql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     with parent as (
         select m.msg_id from onward.message m
          where m.visible_at > onward.now() and m.msg_id in (

@@ -35,6 +35,7 @@ create index message_claim on onward.message (queue, version, visible_at)
     where owner is null and not paused;
 -- For what an owner has to look at, for the reaper, and for ghosts.
 create index message_owned on onward.message (owner, visible_at) where owner is not null;
+create index message_paused on onward.message (owner) where paused;
 create index message_parked on onward.message (queue) where reason is not null;
 
 -- Written once, at the start (version and retention at the first claim where the start left them open).

@@ -1,0 +1,147 @@
+"""`onward dev`: a database, and a worker that starts anew when the code changes; one process to stop.
+
+The worker is a child, so that every start sees fresh modules and no reload leaves half of the old ones behind. It
+is in a session of its own: Ctrl-C reaches this process alone, which stops it in order. Its stdin is a pipe from
+here: when this process is gone, even by SIGKILL, the pipe ends and the worker stops by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onward.cli import apps
+from onward.cli.options import Place, reaching
+from onward.client.address import Address, resolve
+
+GRACE = "2s"
+"""What running steps get at a reload: they are executed again, and the developer is waiting."""
+
+
+@click.command()
+@click.argument("app")
+@reaching
+def dev(app: str, place: Place) -> None:
+    """Work on APP: a database, and a worker that restarts when a .py file changes.
+
+    Without --url the database is the embedded Postgres of the nearest .onward folder from here upward; where there
+    is none it is created here.
+    """
+    asyncio.run(Dev(app, place).run())
+
+
+class Dev:
+    """One session at the desk."""
+
+    def __init__(self, app: str, place: Place) -> None:
+        self._app, self._place = app, place
+        self._stop = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._child: asyncio.subprocess.Process | None = None
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._stop.set)
+        folder = _folder(self._app)
+        if self._place.url is None:
+            _have_folder()
+        database = await resolve(self._place.url)
+        try:
+            self._greet(folder, database)
+            watching = asyncio.create_task(self._watch(folder))
+            await self._serve()
+            self._stop.set()
+            await watching
+        finally:
+            await self._end_child()
+            await database.release()
+        click.echo("bye: the worker and its database are stopped" if database.lease else "bye: the worker is stopped")
+
+    def _greet(self, folder: Path, database: Address) -> None:
+        where = f"{database.url}  (embedded, in {database.lease.folder})" if database.lease else database.url
+        click.secho(f"onward dev {self._app}", bold=True)
+        click.echo(f"  database  {where}")
+        click.echo(f"  reloads   when a .py file changes in {folder}")
+        click.echo("  look in   onward runs list, onward runs show ID, onward why ID")
+        click.echo("  Ctrl-C    stops everything\n")
+
+    async def _serve(self) -> None:
+        """A worker at a time, until told to stop."""
+        while not self._stop.is_set():
+            self._changed.clear()
+            child = self._child = await self._start_child()
+            if await self._first(child.wait()):
+                continue
+            if not self._stop.is_set():
+                click.secho("the worker has ended; it starts again when a .py file changes", fg="yellow", err=True)
+                await self._first(asyncio.Event().wait())
+
+    async def _first(self, other: Any) -> bool:
+        """Waits for `other`, a change or the stop. True: the code changed, and the old worker is gone."""
+        tasks = [asyncio.ensure_future(w) for w in (other, self._changed.wait(), self._stop.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        if self._changed.is_set() or self._stop.is_set():
+            await self._end_child()
+        return self._changed.is_set()
+
+    async def _start_child(self) -> asyncio.subprocess.Process:
+        command = [sys.executable, "-m", "onward.cli", "worker", self._app, "--for-dev", "--grace", GRACE]
+        env = dict(os.environ)
+        if self._place.url:  # not on the command line, where every user of the machine could read the password
+            env["ONWARD_URL"] = self._place.url
+        return await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.PIPE, start_new_session=True, env=env
+        )
+
+    async def _end_child(self) -> None:
+        child, self._child = self._child, None
+        if child is None or child.returncode is not None:
+            return
+        child.terminate()
+        try:
+            await asyncio.wait_for(child.wait(), 10)
+        except TimeoutError:
+            child.kill()
+            await child.wait()
+
+    async def _watch(self, folder: Path) -> None:
+        from watchfiles import PythonFilter, awatch
+
+        changes = awatch(
+            folder, watch_filter=PythonFilter(), stop_event=self._stop, debounce=400, ignore_permission_denied=True
+        )
+        try:
+            async for changed in changes:
+                names = sorted({Path(path).name for _, path in changed})
+                more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+                click.secho(f"changed: {', '.join(names[:3])}{more}; the worker starts again", fg="cyan")
+                self._changed.set()
+        except (OSError, RuntimeError) as error:  # the system's limit of watched folders, for instance
+            click.secho(f"cannot watch {folder}, so nothing reloads: {error}", fg="yellow", err=True)
+
+
+def _folder(app: str) -> Path:
+    folder = apps.folder(app)
+    where = app.rpartition(":")[0] or app
+    if not folder.is_dir() or (where.endswith(".py") and not Path(where).is_file()):
+        raise apps.AppError(f"there is no file {where}")
+    return folder
+
+
+def _have_folder() -> None:
+    """`.onward` here, where there is none upward: the embedded server is found by it."""
+    here = Path.cwd()
+    if not any((above / ".onward").is_dir() for above in (here, *here.parents)):
+        (here / ".onward").mkdir()
+        click.echo(f"created {here / '.onward'} (add it to .gitignore)")

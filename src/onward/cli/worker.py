@@ -1,0 +1,111 @@
+"""`onward worker`: serves an app until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from typing import Any, Self
+
+import click
+
+from onward import embedded
+from onward.authoring.definition import Workflow
+from onward.cli import apps, samples
+from onward.cli.options import Place, reaching
+from onward.errors import DatabaseUnavailable
+from onward.store.database import shown
+from onward.store.health import examine
+from onward.worker.worker import Worker
+
+_log = logging.getLogger("onward")
+
+
+class _Announced(Worker):
+    """A worker that says when it is ready."""
+
+    def __init__(self, workflows: list[Workflow[Any, Any]], url: str | None, **settings: Any) -> None:
+        super().__init__(workflows, url, **settings)
+        self._serves = ", ".join(f"{w.name}@{w.version}" for w in workflows)
+        self._where = shown(url) if url else f"the embedded Postgres of {embedded.locate()}"
+        self._given = url
+
+    async def __aenter__(self) -> Self:
+        if self._given is not None:
+            await _knock(self._given)
+        await super().__aenter__()
+        _log.info("serving %s on %s", self._serves, self._where)
+        return self
+
+    async def stop(self) -> None:
+        _log.info("stopping: running steps may finish, everything else is handed back")
+        await super().stop()
+        _log.info("stopped")
+
+
+@click.command()
+@click.argument("app")
+@click.option("--concurrency", type=int, default=1000, show_default=True, help="Runs in memory at the most.")
+@click.option("--lease", default="30s", show_default=True, help="How long others wait before they take over.")
+@click.option("--threads", type=int, help="Sync steps at the same time; default: CPUs + 4, at most 32.")
+@click.option("--grace", default="25s", show_default=True, help="What running steps get when told to stop.")
+@click.option("--for-dev", is_flag=True, hidden=True)
+@reaching
+def worker(
+    app: str, concurrency: int, lease: str, threads: int | None, grace: str, for_dev: bool, place: Place
+) -> None:
+    """Execute runs of APP: a file, a module (every workflow in it), or module:object.
+
+    Stops on SIGTERM or Ctrl-C: running steps get the grace time, everything else is handed back at once; a second
+    one stops immediately. A worker serves all tenants.
+    """
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    if for_dev:
+        _end_with_parent()
+    try:
+        workflows = apps.load(app)
+    except apps.AppError as error:
+        if for_dev:
+            _show(error)
+        raise
+    if for_dev:
+        _log.info("start a run: onward start %s", samples.arguments(workflows[0]))
+    served = _Announced(workflows, place.url, concurrency=concurrency, lease=lease, threads=threads, grace=grace)
+    _serve(served)
+
+
+async def _knock(url: str) -> None:
+    """A worker may be up before its database, and then waits for it; it should not do so without a word."""
+    try:
+        async with examine(url):
+            pass
+    except DatabaseUnavailable as error:
+        _log.warning("%s; trying for half a minute", error)
+
+
+def _serve(served: Worker) -> None:
+    import uvloop
+
+    uvloop.run(served.run())
+
+
+def _end_with_parent() -> None:
+    """`dev` holds the other end of stdin: when it is gone, however it went, this worker stops."""
+
+    def wait() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="onward-parent", daemon=True).start()
+
+
+def _show(error: apps.AppError) -> None:
+    """The user's own part of the traceback."""
+    cause = error.__cause__
+    if cause is not None:
+        frames = "".join(traceback.format_list(apps.own_frames(cause)))
+        click.echo(frames + "".join(traceback.format_exception_only(cause)).rstrip(), err=True)
