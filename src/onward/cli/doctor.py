@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import NamedTuple
 
 import click
@@ -76,7 +76,7 @@ async def _examined(place: Place) -> list[Finding]:
         await address.release()
 
 
-async def _findings(health: Health, where: str):  # type: ignore[no-untyped-def]
+async def _findings(health: Health, where: str) -> AsyncIterator[Finding]:
     server = await health.server()
     yield database(server, where)
     yield connections(server)
@@ -87,7 +87,7 @@ async def _findings(health: Health, where: str):  # type: ignore[no-untyped-def]
     if number == schema.newest():
         workers = await health.workers()
         yield working(workers)
-        for finding in standing_still(await health.troubles(), workers):
+        for finding in standing_still(await health.troubles()):
             yield finding
 
 
@@ -150,7 +150,7 @@ def working(workers: Sequence[WorkerRecord]) -> Finding:
     return Finding(OK, "workers", f"{len(alive)} alive, serving {', '.join(served)}")
 
 
-def standing_still(troubles: Sequence[Trouble], workers: Sequence[WorkerRecord]) -> Iterator[Finding]:
+def standing_still(troubles: Sequence[Trouble]) -> Iterator[Finding]:
     if not troubles:
         yield Finding(OK, "runs", "none is stranded, parked, paused or held by a dead worker")
     for trouble in troubles:

@@ -49,7 +49,8 @@ class Results:
                 if left <= 0:
                     raise TimeoutError(f"run {run_id} has not ended after {seconds:g} seconds")
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(told.wait(), min(left, POLL))
+                    async with asyncio.timeout(min(left, POLL)):
+                        await told.wait()
         finally:
             waits = self._waits.get(run_id, set())
             waits.discard(told)

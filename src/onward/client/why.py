@@ -23,6 +23,7 @@ DEPTH = 5
 SILENT = 2.0
 """Seconds without a heartbeat (one comes every half second) after which a worker is most likely dead."""
 _MOST = 3
+_START_WORKER = ["onward worker APP", "onward workers"]
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _held_by_the_dead(facts: Facts, owner: WorkerRecord | None) -> _Told:
         told.append("The workers that are alive free it within seconds.")
         return told, ["onward workers"]
     told.append("No worker is alive to take it over: start one, and it goes on after its newest journalled step.")
-    return told, _start_worker(facts)
+    return told, _START_WORKER
 
 
 def _queued(facts: Facts) -> _Told:
@@ -150,7 +151,7 @@ def _queued(facts: Facts) -> _Told:
 
 
 def _stranded(facts: Facts) -> _Told:
-    return [_nobody_serves(facts, "It is due, but n")], _start_worker(facts)
+    return [_nobody_serves(facts, "It is due, but n")], _START_WORKER
 
 
 def _nobody_serves(facts: Facts, opening: str) -> str:
@@ -195,7 +196,7 @@ def _with_doubts(facts: Facts, told: _Told) -> _Told:
     """What would go on by itself does not where nobody serves it."""
     if any(_fits(facts.run, worker) for worker in _alive(facts)):
         return told
-    return [*told[0], _nobody_serves(facts, "And n")], [*told[1], *_start_worker(facts)]
+    return [*told[0], _nobody_serves(facts, "And n")], [*told[1], *_START_WORKER]
 
 
 def _pending(facts: Facts) -> _Told:
@@ -356,10 +357,6 @@ def _owner(facts: Facts) -> WorkerRecord | None:
 
 def _worker(worker: WorkerRecord) -> str:
     return f"worker {worker.worker_id} ({worker.name})"
-
-
-def _start_worker(facts: Facts) -> list[str]:
-    return ["onward worker APP", "onward workers"]
 
 
 def _path(step: StepRecord) -> str:

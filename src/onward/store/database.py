@@ -78,7 +78,8 @@ class Database:
         pool, self._pool = self._pool, None
         if pool is not None:
             try:
-                await asyncio.wait_for(pool.close(), 5)
+                async with asyncio.timeout(5):
+                    await pool.close()
             except (TimeoutError, *BROKEN):
                 pool.terminate()
 
@@ -132,7 +133,8 @@ class Line:
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         try:
             statement = self._statements.get(sql) or await self._prepare(sql)
-            return await statement.fetch(*args)
+            rows: list[asyncpg.Record] = await statement.fetch(*args)
+            return rows
         except BROKEN:
             self.close()
             raise

@@ -159,7 +159,7 @@ _COMMIT_ONE = "select * from onward.commit_one($1, $2, $3, $4, $5, $6, $7, $8, $
 _COMMIT = """
     select * from onward.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
                                 $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33,
-                                $34)
+                                $34, $35)
 """
 
 
@@ -227,7 +227,9 @@ class HandOuts:
         return Answers(at, [], None if word == "ok" else [word], None)
 
     async def announce(self, runs: Iterable[UUID], work: bool) -> None:
-        await self.database.fetch("select onward.announce($1, $2)", list(runs), work)
+        await self.database.fetch(
+            "select onward.announce($1, $2), set_config('synchronous_commit', 'off', true)", list(runs), work
+        )
 
     async def attend(self, worker: int, held: Sequence[tuple[UUID, int]], *, everything: bool) -> list[News]:
         records = await self.database.fetch(
@@ -240,7 +242,9 @@ class HandOuts:
         return [News(*record) for record in records]
 
     async def heartbeat(self, worker: int) -> bool:
-        alive: bool = await self.database.fetchval("select onward.heartbeat($1)", worker)
+        alive: bool = await self.database.fetchval(
+            "select onward.heartbeat($1), set_config('synchronous_commit', 'off', true)", worker
+        )
         return alive
 
     async def reap(self) -> int:
@@ -332,7 +336,7 @@ def _result_columns(results: Sequence[Result]) -> tuple[Any, ...]:
 
 def _end_columns(ends: Sequence[End]) -> tuple[Any, ...]:
     if not ends:
-        return (None,) * 6
+        return (None,) * 7
     return (
         [e.run_id for e in ends],
         [e.receipt for e in ends],
@@ -340,4 +344,5 @@ def _end_columns(ends: Sequence[End]) -> tuple[Any, ...]:
         [e.status for e in ends],
         _unless_empty([e.output for e in ends]),
         _unless_empty([e.error for e in ends]),
+        [e.parent for e in ends if e.parent is not None] or None,
     )

@@ -83,7 +83,8 @@ class Listener:
             while not gone.is_set():
                 # a half-open connection says nothing for ever: ask it now and then
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(gone.wait(), 10)
+                    async with asyncio.timeout(10):
+                        await gone.wait()
                 if not gone.is_set():
                     async with self._using:
                         await connection.fetchval("select 1", timeout=5)

@@ -62,6 +62,7 @@ class Host(Protocol):
         """May this run begin to execute a step now?"""
 
     def cached(self, run: Execution) -> None: ...
+    def due_in(self, seconds: float) -> None: ...
     def ended(self, run: Execution) -> None: ...
     def left(self, run: Execution, *, release: bool) -> None: ...
     def poke(self, run: Execution) -> None: ...
@@ -334,7 +335,7 @@ class Execution:
             self.mode = Mode.OVER
             self.host.left(self, release=False)
         elif answer.word == "parked":
-            self._suspended()
+            self._suspended(answer)
         elif answer.word in ("ok", "stale"):
             if ask.op == "mark":
                 self.suspect = False
@@ -373,8 +374,11 @@ class Execution:
         if seconds is not None:
             self._timer = self.loop.call_later(min(seconds + 0.001, 3600), self.must_register)
 
-    def _suspended(self) -> None:
+    def _suspended(self, answer: Answer) -> None:
         self._set_timer(None)
+        left = [w.seconds for w in answer.waits if w.seconds is not None]
+        if left:
+            self.host.due_in(min(left))
         self._registered = {want.path: want.attempt for want in self.waits.values()}
         self.mode = Mode.CACHED
         self.host.cached(self)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import heapq
 import logging
 import os
 import signal
@@ -49,6 +50,8 @@ CACHED = 1000
 """Suspended coroutines that are kept: only ever a saving, so a bound costs nothing but a replay."""
 POLL = 1.0
 """Seconds between looks that no notification asked for."""
+MOST_DUES = 100_000
+"""Deadlines that are remembered here; those beyond are found by polling."""
 LAST_CHANCE = 4
 """A run whose worker died so often is delivered once with nothing else executing."""
 
@@ -76,6 +79,7 @@ class Worker:
         self._cache: OrderedDict[UUID, Execution] = OrderedDict()
         self._ending: set[asyncio.Task[Any]] = set()
         self._chores: set[asyncio.Task[Any]] = set()
+        self._dues: list[float] = []
         self._alone: Execution | None = None
         self._stopping = False
         self._started = False
@@ -106,6 +110,7 @@ class Worker:
         if self._started:
             raise OnwardError("this worker was started before: make a new Worker")
         self._started = True
+        self.loop = asyncio.get_running_loop()
         self._address = await address.resolve(self._url)
         self._database = Database(self._address.url, size=5, name="onward worker")
         self._store = HandOuts(self._database)
@@ -148,12 +153,15 @@ class Worker:
             run.leave()
         self._drop_cache()
         if self._hot:
+            self._calm.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._calm.wait(), self._grace or 0.01)
+                async with asyncio.timeout(self._grace):
+                    await self._calm.wait()
         for run in list(self._hot.values()):
             run.lost("conflict")  # still ours: dropped and handed back
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.committer.drain(), 5)
+            async with asyncio.timeout(5):
+                await self.committer.drain()
         if self._ending:
             await asyncio.wait(self._ending, timeout=2)
         await self._close()
@@ -181,6 +189,7 @@ class Worker:
     # ---- claiming ----------------------------------------------------------------------------------------
 
     async def _claim_loop(self) -> None:
+        told = False
         while True:
             self._wake.clear()
             room = self._concurrency - len(self._hot)
@@ -188,17 +197,32 @@ class Worker:
             if room > 0 and self._alone is None and self._heart.may_begin:
                 try:
                     asked = min(room, CLAIM)
-                    if await self._claim(asked) == asked:
+                    found = await self._claim(asked)
+                    if found == asked:
                         continue
-                    due = await self._store.next_due(self._heart.worker_id)
-                    pause = POLL if due is None else min(POLL, max(due + 0.001, 0.02))
+                    pause = await self._until_due(look=not (told and found))
                 except WorkerDead:
                     self._declared_dead()
                 except (DatabaseUnavailable, *BROKEN) as error:
                     _log.debug("no claim: %s", error)
                     pause = 0.2
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause)
+            told = True
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                told = False
+
+    async def _until_due(self, look: bool) -> float:
+        """Seconds until the next look. The database is asked for what others put to sleep, unless there is work."""
+        now = self.loop.time()
+        while self._dues and self._dues[0] <= now:
+            heapq.heappop(self._dues)
+        due = self._dues[0] - now if self._dues else POLL
+        if look:
+            first = await self._store.next_due(self._heart.worker_id)
+            due = due if first is None else min(due, first)
+        return min(POLL, max(due + 0.001, 0.005))
 
     async def _claim(self, limit: int) -> int:
         async with self._handing_out:
@@ -223,7 +247,7 @@ class Worker:
             raise WorkflowVersionMismatch(out.workflow, served, out.version)
         run = self._hot[out.run_id] = Execution(self, out, workflow)
         verbs = Verbs(run, self._start_child, self._cancel_child)
-        run.main = asyncio.get_running_loop().create_task(play(run, verbs))
+        run.main = self.loop.create_task(play(run, verbs))
         run.main.add_done_callback(functools.partial(self._played, run))
         run.stirred()
 
@@ -256,6 +280,11 @@ class Worker:
         while len(self._cache) > CACHED:
             self._evict(self._cache.popitem(last=False)[1])
 
+    def due_in(self, seconds: float) -> None:
+        """A run that was put to sleep here is due then: only a reason to look."""
+        if seconds < 3600 and len(self._dues) < MOST_DUES:
+            heapq.heappush(self._dues, self.loop.time() + seconds)
+
     def ended(self, run: Execution) -> None:
         self._over_runs.append(run.out.run_id)
         self._over_parents = self._over_parents or run.out.parent is not None
@@ -277,7 +306,8 @@ class Worker:
         self._no_longer_alone(run)
         if not self._hot:
             self._calm.set()
-        self._wake.set()
+        if len(self._hot) == self._concurrency - 1:  # there was no room, and there is now
+            self._wake.set()
 
     def _no_longer_alone(self, run: Execution) -> None:
         if self._alone is run:
@@ -309,7 +339,8 @@ class Worker:
                 run.lost("cancelled")
             return
         self._wake.set()
-        self._look.set()
+        if word:  # a signal, a pause: it may be about a run that is in memory here
+            self._look.set()
 
     def _flushed(self) -> None:
         if self._alone is not None:
@@ -334,7 +365,8 @@ class Worker:
         while True:
             self._look.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), POLL)
+                async with asyncio.timeout(POLL):
+                    await self._look.wait()
             looks += 1
             try:
                 async with self._handing_out:  # a claim whose answer is on its way would seem unknown

@@ -3,9 +3,6 @@
 create or replace function onward.bind_versions(p_worker bigint, p_runs uuid[]) returns void
 language plpgsql as $$
 begin
-    if not exists (select 1 from onward.message where msg_id = any (p_runs) and version = 0) then
-        return;
-    end if;
     with bound as (
         update onward.run r
            set version = s.version, retention = coalesce(r.retention, s.retention)

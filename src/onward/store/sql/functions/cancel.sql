@@ -18,7 +18,7 @@ begin
     delete from onward.message where msg_id = p_run returning owner into former;
     if found then
         insert into onward.run_result (run_id, status, completed_at) values (p_run, 'cancelled', v_now);
-        perform onward.clear_run(array[p_run]);
+        perform onward.clear_run(array[p_run], case when v_parent is not null then array[v_parent] end);
         perform onward.announce(array[p_run], v_parent is not null);
         perform pg_notify('onward_work', 'cancel ' || p_run);
     end if;

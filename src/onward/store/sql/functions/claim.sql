@@ -23,6 +23,7 @@ declare
     v_ids   uuid[];
     v_mine  boolean[];   -- whose coroutine this worker may still have
     v_exact uuid[];      -- whose pendings are exactly what the body waits for
+    v_open  uuid[];      -- whose version is not bound yet
 begin
     perform 1 from onward.worker where worker_id = p_worker for key share;
     if not found then
@@ -44,11 +45,14 @@ begin
         return;
     end if;
 
-    perform onward.bind_versions(p_worker, v_ids);
     select array_agg(m.msg_id), array_agg(coalesce(m.cached_by = p_worker, false)),
-           array_agg(m.msg_id) filter (where m.cached_by is not null)
-      into v_ids, v_mine, v_exact
+           array_agg(m.msg_id) filter (where m.cached_by is not null),
+           array_agg(m.msg_id) filter (where m.version = 0)
+      into v_ids, v_mine, v_exact, v_open
       from onward.message m where m.msg_id = any (v_ids);
+    if v_open is not null then
+        perform onward.bind_versions(p_worker, v_open);
+    end if;
     if v_exact is not null then
         perform onward.settle(v_exact, v_now);
     end if;

@@ -18,6 +18,7 @@ create or replace function onward.commit(
     s_runs text, s_receipts text, s_names text[], s_kinds text, s_outputs bytea[], s_errors bytea[],
     s_attempts text, s_seconds text,
     e_runs uuid[], e_receipts bigint[], e_rows integer[], e_statuses text[], e_outputs bytea[], e_errors bytea[],
+    e_parents uuid[],
     out alive boolean, out at timestamptz, out steps text[], out asks jsonb, out ends text[])
 language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -41,7 +42,8 @@ begin
                                      s_outputs, s_errors, s_attempts::integer[], s_seconds::float8[]);
     end if;
     if e_runs is not null then
-        ends := onward.commit_ends(p_worker, at, e_runs, e_receipts, e_rows, e_statuses, e_outputs, e_errors);
+        ends := onward.commit_ends(p_worker, at, e_runs, e_receipts, e_rows, e_statuses, e_outputs, e_errors,
+                                   e_parents);
     end if;
 end
 $$;

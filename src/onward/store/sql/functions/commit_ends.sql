@@ -6,7 +6,7 @@
 -- Twice: the message is gone: `gone`.
 create or replace function onward.commit_ends(
     p_worker bigint, p_now timestamptz, p_runs uuid[], p_receipts bigint[], p_rows integer[], p_statuses text[],
-    p_outputs bytea[], p_errors bytea[])
+    p_outputs bytea[], p_errors bytea[], p_parents uuid[])
 returns text[]
 language plpgsql as $$
 declare
@@ -27,7 +27,7 @@ begin
         select run, status, output, error, p_now from ended)
     select coalesce(array_agg(run), '{}') into v_ended from ended;
 
-    perform onward.clear_run(v_ended);
+    perform onward.clear_run(v_ended, p_parents);
     if cardinality(v_ended) = cardinality(p_runs) then
         return null;
     end if;

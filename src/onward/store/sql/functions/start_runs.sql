@@ -29,10 +29,12 @@ begin
     end if;
 
     -- a name without a version: the highest that a live worker serves, else open until the first claim
-    select s.version, s.retention into v_version, v_retention
-      from onward.serves s join onward.worker w using (worker_id)
-     where s.workflow = p_workflow and w.lease_until > v_now
-     order by s.version desc limit 1;
+    if array_position(p_versions, null) is not null then
+        select s.version, s.retention into v_version, v_retention
+          from onward.serves s join onward.worker w using (worker_id)
+         where s.workflow = p_workflow and w.lease_until > v_now
+         order by s.version desc limit 1;
+    end if;
 
     with item as (
         select i.*, coalesce(i.version, v_version) as bound

@@ -1,0 +1,708 @@
+"""The traps of READ COMMITTED and of half-dead workers, each forced on a real Postgres.
+
+`model/engine_model.py` takes one rule after the other away from the protocol and finds the shortest way to the
+damage. Each test here goes such a way, with one side held where the model holds it. At the end of the file the rules
+are taken away from the shipped functions too, and the tests must fail.
+
+Not here, because they are rules of the Python worker: a run's batches on two lanes, the end sent while the last step
+is in flight, dropping a run after `conflict` without a release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from store.stage import Actor, Stage, Worker, ask, end, paths, run, sleep, step, wait
+
+from onward.store.handouts import Ask, WorkerDead
+from onward.store.runs import Started
+
+# ---- what is read behind a lock --------------------------------------------------------------------------
+
+
+async def test_a_signal_sees_the_wait_of_the_suspension_that_it_waited_for(stage: Stage) -> None:
+    """Model: signal locks and matches in one statement."""
+    worker, client = await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    async with worker.open():
+        assert (await worker.ask(out, "suspend", wait("e"))).word == "parked"
+        sent = await stage.blocked(client.signal(out.run_id), client, by=worker)
+    assert await sent == "resolved"
+    [again] = await worker.claim()
+    assert paths(again.rows) == ["e"]
+
+
+async def test_a_claim_sees_all_that_was_journalled_before_it_got_the_lock(stage: Stage) -> None:
+    """Model: claim locks and reads the journal in one statement."""
+    # The late claim stands still in its locking statement, at `order by random()`. The clock steps back meanwhile,
+    # so that what becomes due later is due for it too.
+    await stage.root.execute("create schema stall")
+    await stage.root.execute(
+        "create function stall.random() returns float8 language sql volatile as "
+        "'select 0.0::float8 from (select pg_advisory_xact_lock(1)) locked'"
+    )
+    late, worker, holder = await stage.worker(search_path="stall, pg_catalog"), await stage.worker(), stage.root
+    run_id = await stage.root.new()
+    await stage.move_clock(3600)
+    await holder.execute("select pg_advisory_lock(1)")
+    claim = await stage.blocked(late.claim(), late, by=holder)
+    await stage.move_clock(0)
+    [out] = await worker.claim()
+    assert await worker.step(out, "a") == "ok"
+    assert (await worker.ask(out, "suspend", wait("e"), rows=1)).word == "parked"
+    assert await stage.root.signal(run_id) == "resolved"
+    await holder.execute("select pg_advisory_unlock(1)")
+    [again] = await claim
+    assert (again.receipt, paths(again.rows)) == (2, ["a", "e"])
+
+
+async def test_a_suspension_sees_the_signal_that_it_waited_for(stage: Stage) -> None:
+    """Model: suspend does not look at the buffer."""
+    worker, client = await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    async with client.open():
+        assert await client.signal(out.run_id) == "buffered"
+        asked = await stage.blocked(worker.ask(out, "suspend", wait("e")), worker, by=client)
+    answer = await asked
+    assert (answer.word, paths(answer.rows)) == ("ok", ["e"])
+    message = await stage.message(out.run_id)
+    assert message and message["owner"] == worker.id
+
+
+async def test_two_starts_with_one_key_make_one_run(stage: Stage) -> None:
+    """Model: duplicate start, the key looked up in the inserting statement."""
+    first, second = await stage.client(), await stage.client()
+    async with first.open():
+        [one] = await first.start(run(key="k", data=b"1"))
+        task = await stage.blocked(
+            second.start(run(key="k", data=b"1"), run(key="k", data=b"2")), second, by=first
+        )
+    assert await task == [Started(one.run_id, True), Started(one.run_id, False)]
+    assert await stage.root.fetchval("select count(*) from onward.message") == 1
+
+
+async def test_a_start_that_waited_for_one_that_failed_makes_the_run(stage: Stage) -> None:
+    """The other end of the same wait."""
+    first, second = await stage.client(), await stage.client()
+    transaction = first.open()
+    await transaction.start()
+    await first.start(run(key="k"))
+    mine = run(key="k")
+    task = await stage.blocked(second.start(mine), second, by=first)
+    await transaction.rollback()
+    assert await task == [Started(mine.run_id, True)]
+
+
+# ---- who journals, and in which order ----------------------------------------------------------------------
+
+
+async def test_only_the_owners_lane_journals_into_a_hot_run(stage: Stage) -> None:
+    """Model: signal journals into a hot run."""
+    worker, client, gate = await stage.worker(), await stage.client(), await stage.client()
+    out = await stage.hot(worker)
+    await worker.ask(out, "register", wait("e"))
+    async with gate.open():
+        await gate.execute("select from onward.lane for update")
+        stepped = await stage.blocked(worker.step(out, "a"), worker, by=gate)
+        assert await client.signal(out.run_id) == "resolved"
+    assert await stepped == "ok"
+    assert await stage.journal(out.run_id) == ["a"], "what the body was told first stands first"
+    answer = await worker.ask(out, "register", wait("e"), rows=1)
+    assert paths(answer.rows) == ["e"]
+    assert await stage.journal(out.run_id) == ["a", "e"]
+
+
+async def test_a_wait_is_answered_while_other_branches_run(stage: Stage) -> None:
+    """Model: waits are registered at suspension only. (That the worker registers them is tested with the worker.)"""
+    worker, client = await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    async with worker.open():
+        answer = await worker.ask(out, "register", wait("e"))
+        assert (answer.word, [w.path for w in answer.waits]) == ("ok", ["e"])
+        sent = await stage.blocked(client.signal(out.run_id), client, by=worker)
+    assert await sent == "resolved"
+    assert await worker.news(out) == ["due"]
+    answer = await worker.ask(out, "register", wait("e"))
+    assert paths(answer.rows) == ["e"]
+    message = await stage.message(out.run_id)
+    assert message and message["owner"] == worker.id
+
+
+async def test_a_register_stands_before_the_steps_of_its_batch(stage: Stage) -> None:
+    """Model: a register settles behind steps of its batch."""
+    worker, client = await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    async with client.open():
+        await client.signal(out.run_id)
+        batch = worker.commit(ask(out, "register", wait("e")), step(out, "a"))
+        sent = await stage.blocked(batch, worker, by=client)
+    answers = await sent
+    assert paths(answers.asks[0].rows) == ["e"]
+    assert answers.results is None
+    assert await stage.journal(out.run_id) == ["e", "a"]
+
+
+async def test_a_suspension_takes_one_signal_and_lets_the_body_react(stage: Stage) -> None:
+    """Model: a settle journals every signal that matches."""
+    worker, client = await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    race = wait("x1", match=b'{"n":1}'), wait("y1", match=b'{"n":2}')
+    async with client.open():
+        await client.signals((out.run_id, "e", b'{"n":2}'), (out.run_id, "e", b'{"n":1}'))
+        asked = await stage.blocked(worker.ask(out, "suspend", *race), worker, by=client)
+    answer = await asked
+    assert (answer.word, paths(answer.rows)) == ("ok", ["x1"])
+    assert await worker.news(out) == ["due"], "the other signal is still there"
+    answer = await worker.ask(out, "suspend", wait("y2", match=b'{"n":2}'), rows=1)
+    assert paths(answer.rows) == ["y2"], "the wait that was given up has not swallowed it"
+
+
+async def test_a_signal_that_is_there_goes_before_a_clock(stage: Stage) -> None:
+    """Model: a settle lets a clock go before a signal."""
+    worker, client = await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    await worker.ask(out, "register", sleep("s", 10), wait("e", seconds=10))
+    await stage.move_clock(11)
+    async with client.open():
+        await client.signal(out.run_id)
+        asks = worker.ask(out, "suspend", sleep("s", 10), wait("e", seconds=10))
+        asked = await stage.blocked(asks, worker, by=client)
+    answer = await asked
+    assert (answer.word, paths(answer.rows)) == ("ok", ["e"])
+    assert answer.rows[0].output == b"1"
+    assert list(await stage.pendings(out.run_id)) == ["s"]
+
+
+async def test_a_wait_that_is_asked_for_again_keeps_its_deadline(stage: Stage) -> None:
+    """Model: a wait registered again gets a new deadline."""
+    worker, client = await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    x, y = wait("x", match=b"1"), wait("y", match=b"2", seconds=60)
+    async with client.open():
+        await client.signal(out.run_id, payload=b"1")
+        asked = await stage.blocked(worker.ask(out, "suspend", x, y), worker, by=client)
+    answer = await asked
+    assert (answer.word, paths(answer.rows), answer.waits[0].seconds) == ("ok", ["x"], 60)
+    deadline = (await stage.pendings(out.run_id))["y"]["deadline"]
+    await stage.move_clock(20)
+    answer = await worker.ask(out, "suspend", y, rows=1)
+    assert answer.word == "parked"
+    assert answer.waits[0].seconds == pytest.approx(40, abs=5)
+    assert (await stage.pendings(out.run_id))["y"]["deadline"] == deadline
+    message = await stage.message(out.run_id)
+    assert message and message["visible_at"] == deadline
+
+
+async def test_a_claim_settles_only_what_was_suspended(stage: Stage) -> None:
+    """Model: claim settles a run that was not suspended."""
+    worker, other, client = await stage.worker(), await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    await worker.ask(out, "register", wait("e1"), sleep("s", 10))
+    await stage.move_clock(11)
+    answer = await worker.ask(out, "register", wait("e1"), sleep("s", 10))
+    assert paths(answer.rows) == ["s"]  # the body gives e1 up, and its worker dies before it can say so
+    await stage.lapse(worker)
+    async with client.open():
+        assert await client.signal(out.run_id) == "resolved"
+        reaped = await stage.blocked(other.reap(), other, by=client)
+    assert await reaped == 1
+    [again] = await other.claim()
+    assert paths(again.rows) == ["s"]
+    answer = await other.ask(again, "suspend", wait("e2"), rows=1)
+    assert paths(answer.rows) == ["e2"], "the signal went to the wait that the body really waits for"
+
+
+# ---- batches whose outcome is unknown ------------------------------------------------------------------------
+
+
+async def test_a_repeated_batch_knows_its_own_rows(stage: Stage) -> None:
+    """Model: repeated commit meets its own row: `lost`."""
+    worker = await stage.worker()
+    copy, out = await stage.copy(worker), await stage.hot(worker)
+    async with worker.open():
+        await worker.commit(step(out, "a"), no=1)
+        again = await stage.blocked(copy.commit(step(out, "a"), step(out, "b"), no=2), copy, by=worker)
+    assert (await again).results in (None, ["ok", "ok"])
+    assert await stage.journal(out.run_id) == ["a", "b"]
+
+
+async def test_a_copy_that_arrives_late_is_void(stage: Stage) -> None:
+    """Model: late copy of a batch after a broken connection."""
+    worker = await stage.worker()
+    copy, out = await stage.copy(worker), await stage.hot(worker)
+    async with copy.open():
+        await copy.commit(ask(out, "register", wait("e")), no=2)
+        late = await stage.blocked(worker.commit(ask(out, "suspend", wait("e")), no=1), worker, by=copy)
+    with pytest.raises(WorkerDead):
+        await late
+    message = await stage.message(out.run_id)
+    assert message and message["owner"] == worker.id
+
+
+async def test_a_repeated_register_settles_nothing_behind_rows_that_its_sender_did_not_know(stage: Stage) -> None:
+    """Model: a repeated register settles behind lost answers."""
+    worker, client = await stage.worker(), await stage.client()
+    copy, out = await stage.copy(worker), await stage.hot(worker)
+    batch = ask(out, "register", wait("e")), step(out, "a")
+    async with worker.open():
+        await worker.commit(*batch, no=1)  # whose answer is lost
+        again = await stage.blocked(copy.commit(*batch, no=2), copy, by=worker)
+        sent = await stage.blocked(client.signal(out.run_id), client, by=worker)
+    assert await sent == "resolved"
+    await again
+    answers = await copy.commit(*batch, no=3)
+    assert answers.asks[0].word == "stale"
+    assert await stage.journal(out.run_id) == ["a"], "a decided the race before the signal came"
+    assert await worker.news(out) == ["due"]
+
+
+async def test_a_repeated_suspend_settles_nothing_behind_rows_that_its_sender_did_not_know(stage: Stage) -> None:
+    """Model: a repeated suspend settles behind lost answers."""
+    worker = await stage.worker()
+    copy, out = await stage.copy(worker), await stage.hot(worker)
+    race = wait("x1", match=b"1"), wait("y1", match=b"2")
+    await stage.root.signals((out.run_id, "e", b"1"), (out.run_id, "e", b"2"))
+    async with worker.open():
+        await worker.commit(ask(out, "suspend", *race), no=1)  # whose answer is lost
+        again = await stage.blocked(copy.commit(ask(out, "suspend", *race), no=2), copy, by=worker)
+    [answer] = (await again).asks
+    assert (answer.word, paths(answer.rows)) == ("stale", ["x1"])
+    assert await stage.journal(out.run_id) == ["x1"]
+    message = await stage.message(out.run_id)
+    assert message and message["owner"] == worker.id
+
+
+# ---- workers that are declared dead --------------------------------------------------------------------------
+
+
+async def test_reaping_waits_for_the_batch_in_flight(stage: Stage) -> None:
+    """Model: receipt fence alone, no gate; a racing body."""
+    worker, other, reaper = await stage.worker(), await stage.worker(), await stage.worker()
+    out = await stage.hot(worker)
+    await stage.lapse(worker)
+    async with worker.open():
+        assert await worker.step(out, "a") == "ok"
+        reaped = await stage.blocked(reaper.reap(), reaper, by=worker)
+        assert await other.claim() == []
+    assert await reaped == 1
+    [again] = await other.claim()
+    assert (again.receipt, paths(again.rows)) == (2, ["a"])
+
+
+async def test_a_batch_that_waited_for_the_reaper_is_lost(stage: Stage) -> None:
+    """The other order: receipt fence alone, no gate."""
+    worker, reaper = await stage.worker(), await stage.worker()
+    out = await stage.hot(worker)
+    await stage.lapse(worker)
+    async with reaper.open():
+        assert await reaper.reap() == 1
+        late = await stage.blocked(worker.step(out, "a"), worker, by=reaper)
+    with pytest.raises(WorkerDead):
+        await late
+    assert await stage.journal(out.run_id) == []
+
+
+async def test_a_worker_that_is_being_reaped_is_handed_nothing(stage: Stage) -> None:
+    """Model: reaper frees only those it kills; claim unchecked."""
+    worker, reaper = await stage.worker(), await stage.worker()
+    run_id = await stage.root.new()
+    await stage.lapse(worker)
+    async with reaper.open():
+        await reaper.reap()
+        claim = await stage.blocked(worker.claim(), worker, by=reaper)
+    with pytest.raises(WorkerDead):
+        await claim
+    [out] = await reaper.claim()
+    assert (out.run_id, out.receipt) == (run_id, 1)
+
+
+async def test_no_worker_is_reaped_in_the_middle_of_its_claim(stage: Stage) -> None:
+    """Model: reaper frees only those it kills; claim unchecked."""
+    worker, reaper = await stage.worker(), await stage.worker()
+    await stage.root.new()
+    await stage.lapse(worker)
+    async with worker.open():
+        assert len(await worker.claim()) == 1
+        assert await reaper.reap() == 0
+    assert await worker.heartbeat(), "it was left alone"
+    await stage.lapse(worker)
+    assert await reaper.reap() == 1
+
+
+async def test_a_worker_that_beats_while_the_reaper_looks_is_left_alone(stage: Stage) -> None:
+    """The reaper checks again under the lock, and does not wait for it."""
+    worker, reaper = await stage.worker(), await stage.worker()
+    await stage.lapse(worker)
+    async with worker.open():
+        await worker.heartbeat()
+        assert await reaper.reap() == 0
+    assert await reaper.reap() == 0
+    assert await worker.heartbeat()
+
+
+async def test_what_is_owned_by_nobody_alive_becomes_free(stage: Stage) -> None:
+    """Model: reaper frees only those it kills; claim unchecked."""
+    worker, reaper, client = await stage.worker(), await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    await stage.root.execute("update onward.message set owner = 999")
+    async with client.open():
+        await client.signal(out.run_id)
+        await client.runs.set_paused(out.run_id, False)
+        assert await reaper.reap() == 0, "a message that somebody holds is left for the next sweep"
+    assert await reaper.reap() == 1
+    [again] = await reaper.claim()
+    assert (again.run_id, again.receipt) == (out.run_id, 2)
+
+
+async def test_who_meets_anothers_row_is_told_and_can_let_go(stage: Stage) -> None:
+    """Model: no gate; the owner in a conflict is told `lost`; and: no gate; `conflict`, but no release."""
+    worker, other, ghost = await stage.worker(), await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    async with ghost.open():
+        await ghost.execute(
+            "insert into onward.step (run_id, name, kind, output, attempt, receipt, started_at, completed_at) "
+            "values ($1, 'a', 'run', '0', 1, 77, now(), now())",
+            out.run_id,
+        )
+        stepped = await stage.blocked(worker.step(out, "a"), worker, by=ghost)
+    assert await stepped == "conflict"
+    assert (await worker.ask(out, "release")).word == "ok"
+    [again] = await other.claim()
+    assert [(row.path, row.output) for row in again.rows] == [("a", b"0")]
+
+
+async def test_an_end_that_does_not_know_every_row_is_refused(stage: Stage) -> None:
+    """Model: the end is sent with the last step in flight. (That the worker waits is tested with the worker.)"""
+    worker = await stage.worker()
+    copy, out = await stage.copy(worker), await stage.hot(worker)
+    async with worker.open():
+        await worker.step(out, "a")
+        ended = await stage.blocked(copy.end(out, rows=0), copy, by=worker)
+    assert await ended == "conflict"
+    assert await stage.message(out.run_id)
+    assert await worker.end(out, rows=1) == "ok"
+
+
+# ---- people ------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancel_is_acknowledged_when_nothing_more_can_be_journalled(stage: Stage) -> None:
+    """Model: cancel acknowledged without the barrier."""
+    worker, client = await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    async with worker.open():
+        await worker.step(out, "a")
+        cancelled = await stage.blocked(client.runs.cancel(out.run_id), client, by=worker)
+    assert await cancelled == "cancelled"
+    assert await worker.step(out, "b") == "cancelled"
+    assert await stage.journal(out.run_id) == ["a"]
+
+
+async def test_a_repeated_cancel_waits_for_the_batch_in_flight_too(stage: Stage) -> None:
+    """Repeating repeats both halves: the answer to the first may have been lost between them."""
+    worker, client = await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    async with worker.open():
+        await worker.step(out, "a")
+        await stage.root.fetch("select onward.cancel('t', $1)", out.run_id)  # whose answer is lost
+        cancelled = await stage.blocked(client.runs.cancel(out.run_id), client, by=worker)
+    assert await cancelled == "cancelled"
+
+
+async def test_a_signal_does_not_undo_a_pause(stage: Stage) -> None:
+    """Model: pause is a far visible_at."""
+    worker, client, other = await stage.worker(), await stage.client(), await stage.client()
+    out = await stage.hot(worker)
+    await worker.ask(out, "suspend", wait("e"))
+    async with client.open():
+        assert await client.runs.set_paused(out.run_id, True)
+        sent = await stage.blocked(other.signal(out.run_id), other, by=client)
+    assert await sent == "resolved"
+    assert await worker.claim() == []
+    assert await client.runs.set_paused(out.run_id, False)
+    [again] = await worker.claim()
+    assert paths(again.rows) == ["e"]
+
+
+# ---- locks in order ----------------------------------------------------------------------------------------
+
+
+async def two_runs(stage: Stage, worker: Worker) -> tuple[UUID, UUID]:
+    """Both owned by the worker; the lower id first."""
+    low, high = sorted([uuid4(), uuid4()])
+    await stage.root.start(run(run_id=high), run(run_id=low))
+    assert len(await worker.claim()) == 2
+    return low, high
+
+
+async def check_order(stage: Stage, low: UUID, high: UUID, actor: Actor, act: Callable[[], Awaitable[object]]) -> None:
+    """While it waits for the lower one, it holds nothing of the higher one."""
+    holder, other = await stage.client(), await stage.client()
+    lock = "select from onward.message where msg_id = $1 for update nowait"
+
+    async def acting() -> object:
+        return await act()
+
+    async with holder.open():
+        assert await holder.fetchrow(lock, low) is not None
+        done = await stage.blocked(acting(), actor, by=holder)
+        assert await other.fetchrow(lock, high) is not None
+    await done
+
+
+async def test_a_batch_locks_messages_in_order(stage: Stage) -> None:
+    """Model: message rows locked in any order."""
+    worker = await stage.worker()
+    low, high = await two_runs(stage, worker)
+    batch = [Ask(run_id, 1, "suspend", 0, None, (wait("e"),)) for run_id in (high, low)]
+    await check_order(stage, low, high, worker, lambda: worker.commit(*batch))
+
+
+async def test_an_end_locks_its_parent_in_order(stage: Stage) -> None:
+    """Model: message rows locked in any order."""
+    parents, worker = await stage.worker("p@1"), await stage.worker()
+    low, high = sorted([uuid4(), uuid4()])
+    await stage.root.start(run(run_id=low), workflow="p")
+    await parents.claim()
+    await stage.root.start(run(run_id=high), parent=low, call="invoke")
+    [out] = await worker.claim()
+    await check_order(stage, low, high, worker, lambda: worker.commit(end(out)))
+
+
+async def test_a_signal_locks_messages_in_order(stage: Stage) -> None:
+    """Model: message rows locked in any order."""
+    worker, client = await stage.worker(), await stage.client()
+    low, high = await two_runs(stage, worker)
+    await check_order(stage, low, high, client, lambda: client.signals((high, "e", b"1"), (low, "e", b"1")))
+
+
+async def test_a_cancel_locks_messages_in_order(stage: Stage) -> None:
+    """Model: message rows locked in any order."""
+    client = await stage.client()
+    low, high = sorted([uuid4(), uuid4()])
+    await stage.root.start(run(run_id=low))
+    await stage.root.start(run(run_id=high), parent=low, call="invoke")
+    await check_order(stage, low, high, client, lambda: client.runs.cancel(high))
+
+
+async def test_a_reaper_locks_messages_in_order(stage: Stage) -> None:
+    """Model: message rows locked in any order."""
+    worker, reaper = await stage.worker(), await stage.worker()
+    low, high = await two_runs(stage, worker)
+    await stage.lapse(worker)
+    await check_order(stage, low, high, reaper, reaper.reap)
+
+
+async def test_starts_take_their_keys_in_order(stage: Stage) -> None:
+    """Model: message rows locked in any order; here unique keys."""
+    first, second, third = await stage.client(), await stage.client(), await stage.client()
+    async with first.open():
+        await first.start(run(key="a"))
+        task = await stage.blocked(second.start(run(key="b"), run(key="a")), second, by=first)
+        [there] = await third.start(run(key="b"))
+    b, _ = await task
+    assert b == there, "it had not taken b while it waited for a"
+
+
+# ---- each rule taken away breaks its test --------------------------------------------------------------------
+
+
+class Weak(NamedTuple):
+    """A rule taken away: replacements in a shipped function, and the law that must break."""
+
+    law: Callable[[Stage], Awaitable[None]]
+    function: str
+    replacements: tuple[tuple[str, str], ...]
+
+
+def weak(law: Callable[[Stage], Awaitable[None]], function: str, *replacements: tuple[str, str]) -> Weak:
+    return Weak(law, function, replacements)
+
+
+BACKWARDS = ("order by msg_id for update", "order by msg_id desc for update")
+
+WEAKENED = {
+    "signal locks and matches in one statement": weak(
+        test_a_signal_sees_the_wait_of_the_suspension_that_it_waited_for,
+        "signal",
+        ("v_item record;", "v_item record; v_waiting uuid[];"),
+        (
+            "perform 1 from onward.message where msg_id = any (p_runs) and tenant = p_tenant order by msg_id for update;",
+            "select array_agg(p.run_id) into v_waiting from (select msg_id from onward.message "
+            "where msg_id = any (p_runs) and tenant = p_tenant order by msg_id for update) locked "
+            "join onward.pending p on p.run_id = locked.msg_id;",
+        ),
+        ("if onward.is_answer(", "if v_item.run = any (v_waiting) and onward.is_answer("),
+    ),
+    "claim locks and reads the journal in one statement": weak(
+        test_a_claim_sees_all_that_was_journalled_before_it_got_the_lock,
+        "claim",
+        ("v_mine boolean[];", "v_mine boolean[]; v_top bigint;"),
+        (
+            "select array_agg(due.msg_id) into v_ids from",
+            "select array_agg(due.msg_id), (select coalesce(max(s.seq), 0) from onward.step s) into v_ids, v_top from",
+        ),
+        ("where s.run_id = c.id and s.seq >", "where s.run_id = c.id and s.seq <= v_top and s.seq >"),
+    ),
+    "suspend does not look at the buffer": weak(
+        test_a_suspension_sees_the_signal_that_it_waited_for,
+        "commit_asks",
+        ("perform onward.settle(case when", "perform (case when"),
+        (", p_now); end if;", "); end if;"),
+        ("or onward.is_due(w.run, p_now)", ""),
+    ),
+    "the key is looked up in the inserting statement": weak(
+        test_two_starts_with_one_key_make_one_run,
+        "start_runs",
+        ("v_created bigint;", "v_created bigint; v_seen uuid[];"),
+        (
+            "select count(*) into v_created from inserted;",
+            "select count(*), (select array_agg(x.run_id) from onward.run x) into v_created, v_seen from inserted;",
+        ),
+        ("limit 1) r on true", "limit 1) r on r.run_id = any (v_seen) or r.run_id = any (p_ids)"),
+    ),
+    "signal journals into a hot run": weak(
+        test_only_the_owners_lane_journals_into_a_hot_run,
+        "signal",
+        ("v_wake := true;", "v_wake := true; perform onward.settle(array[v_item.run], onward.now());"),
+    ),
+    "waits are registered at suspension only": weak(
+        test_a_wait_is_answered_while_other_branches_run,
+        "commit_asks",
+        (
+            "coalesce(array_agg(m.msg_id) filter (where a.op in ('register', 'suspend')), '{}'),",
+            "coalesce(array_agg(m.msg_id) filter (where a.op = 'suspend'), '{}'),",
+        ),
+    ),
+    "asks stand behind the steps of their batch": weak(
+        test_a_register_stands_before_the_steps_of_its_batch,
+        "commit",
+        (
+            "if a_runs is not null then",
+            "if s_runs is not null then steps := onward.commit_steps(p_worker, at, s_runs::uuid[], "
+            "s_receipts::bigint[], s_names, s_kinds::text[], s_outputs, s_errors, s_attempts::integer[], "
+            "s_seconds::float8[]); end if; if a_runs is not null then",
+        ),
+    ),
+    "a settle journals every signal that matches": weak(
+        test_a_suspension_takes_one_signal_and_lets_the_body_react,
+        "settle",
+        ("distinct on (p.run_id)", "distinct on (p.run_id, p.seq)"),
+    ),
+    "a settle lets clocks go with a signal": weak(
+        test_a_signal_that_is_there_goes_before_a_clock,
+        "settle",
+        ("v_quiet := array_remove(v_quiet, v_wait.run_id);", ""),
+    ),
+    "a wait registered again gets a new deadline": weak(
+        test_a_wait_that_is_asked_for_again_keeps_its_deadline,
+        "commit_asks",
+        ("on conflict do nothing", "on conflict (run_id, name) do update set deadline = excluded.deadline"),
+    ),
+    "claim settles a run that was not suspended": weak(
+        test_a_claim_settles_only_what_was_suspended,
+        "claim",
+        ("array_agg(m.msg_id) filter (where m.cached_by is not null)", "array_agg(m.msg_id)"),
+    ),
+    "a repeated commit that meets its own row is refused": weak(
+        test_a_repeated_batch_knows_its_own_rows,
+        "commit_steps",
+        ("case when s.receipt <> i.receipt then 'conflict'", "case when s.receipt > 0 then 'conflict'"),
+    ),
+    "a late copy is taken": weak(
+        test_a_copy_that_arrives_late_is_void, "commit", ("and last_no < p_no", "")
+    ),
+    "a repeated register settles behind lost answers": weak(
+        test_a_repeated_register_settles_nothing_behind_rows_that_its_sender_did_not_know,
+        "commit_asks",
+        ("and a.rows <>", "and false and a.rows <>"),
+    ),
+    "a repeated suspend settles behind lost answers": weak(
+        test_a_repeated_suspend_settles_nothing_behind_rows_that_its_sender_did_not_know,
+        "commit_asks",
+        ("and a.rows <>", "and false and a.rows <>"),
+    ),
+    "receipt fence alone, no gate": weak(
+        test_reaping_waits_for_the_batch_in_flight,
+        "bury",
+        ("perform 1 from onward.lane where worker_id = p_worker order by lane for update;", ""),
+        ("delete from onward.lane where worker_id = p_worker;", ""),
+    ),
+    "the lanes outlive their worker": weak(
+        test_a_batch_that_waited_for_the_reaper_is_lost,
+        "bury",
+        ("delete from onward.lane where worker_id = p_worker;", ""),
+    ),
+    "claim unchecked": weak(
+        test_a_worker_that_is_being_reaped_is_handed_nothing,
+        "claim",
+        ("raise exception 'worker % was declared dead', p_worker using errcode = 'OW001';", "null;"),
+    ),
+    "claim does not hold its worker": weak(
+        test_no_worker_is_reaped_in_the_middle_of_its_claim,
+        "claim",
+        ("perform 1 from onward.worker where worker_id = p_worker for key share;",
+         "perform 1 from onward.worker where worker_id = p_worker;"),
+    ),
+    "the reaper takes a worker that somebody holds": weak(
+        test_a_worker_that_beats_while_the_reaper_looks_is_left_alone,
+        "reap",
+        ("order by w.worker_id limit 1 for update skip locked;", "order by w.worker_id limit 1;"),
+    ),
+    "the reaper frees only those it kills": weak(
+        test_what_is_owned_by_nobody_alive_becomes_free,
+        "reap",
+        ("where m.owner is not null and not exists", "where false and not exists"),
+    ),
+    "the owner in a conflict is told `lost`": weak(
+        test_who_meets_anothers_row_is_told_and_can_let_go, "commit_steps", ("then 'conflict'", "then 'lost'")
+    ),
+    "a release does not let go": weak(
+        test_who_meets_anothers_row_is_told_and_can_let_go,
+        "commit_asks",
+        ("a.op in ('register', 'mark')", "a.op in ('register', 'mark', 'release')"),
+    ),
+    "an end does not count the rows": weak(
+        test_an_end_that_does_not_know_every_row_is_refused,
+        "commit_ends",
+        ("and i.rows = (select count(*) from onward.step s where s.run_id = i.run)", ""),
+    ),
+    "cancel is acknowledged without the barrier": weak(
+        test_a_cancel_is_acknowledged_when_nothing_more_can_be_journalled,
+        "await_lanes",
+        ("order by lane for update", "order by lane"),
+    ),
+    "pause is a far visible_at": weak(
+        test_a_signal_does_not_undo_a_pause,
+        "set_paused",
+        (
+            "set paused = p_paused, visible_at = case when not p_paused and reason is not null "
+            "then onward.now() else visible_at end",
+            "set visible_at = case when p_paused then 'infinity' else onward.now() end",
+        ),
+    ),
+    "a batch locks in any order": weak(test_a_batch_locks_messages_in_order, "commit", BACKWARDS),
+    "an end locks in any order": weak(test_an_end_locks_its_parent_in_order, "commit", BACKWARDS),
+    "a signal locks in any order": weak(test_a_signal_locks_messages_in_order, "signal", BACKWARDS),
+    "a cancel locks in any order": weak(test_a_cancel_locks_messages_in_order, "cancel", BACKWARDS),
+    "a reaper locks in any order": weak(
+        test_a_reaper_locks_messages_in_order, "bury", ("order by m.msg_id for update", "order by m.msg_id desc for update")
+    ),
+    "starts take their keys in any order": weak(
+        test_starts_take_their_keys_in_order, "start_runs", ("from item order by key, id", "from item order by ord")
+    ),
+}
+
+BROKEN = (AssertionError, asyncpg.PostgresError, WorkerDead, ValueError, pytest.fail.Exception)
+"""How a law breaks: a check fails, a row is missing or too many, a lock cannot be had."""
+
+
+@pytest.mark.parametrize("taken_away", WEAKENED.values(), ids=WEAKENED.keys())
+async def test_each_rule_taken_away_breaks_its_law(stage: Stage, taken_away: Weak) -> None:
+    await stage.weaken(taken_away.function, *taken_away.replacements)
+    with pytest.raises(BROKEN):
+        await taken_away.law(stage)
