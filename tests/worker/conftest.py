@@ -75,8 +75,8 @@ class World:
             s as (insert into onward.step (run_id, name, kind, output, error, attempt, receipt, started_at, completed_at)
                   select id, name, kind, output, error, attempt, 0, started_at, completed_at
                     from (select * from onward.step where run_id = $1 order by seq limit $2) kept, fresh order by seq),
-            m as (insert into onward.message (msg_id, tenant, queue, version, visible_at)
-                  select id, tenant, '__wf_' || workflow, version, onward.now() from onward.run, fresh where run_id = $1)
+            m as (insert into onward.message (msg_id, tenant, queue, version, visible_at, receipt)
+                  select id, tenant, '__wf_' || workflow, version, onward.now(), 1 from onward.run, fresh where run_id = $1)
             select id from fresh
             """,
             run.id,

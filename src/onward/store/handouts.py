@@ -155,7 +155,8 @@ class _AskAnswer(msgspec.Struct):
 
 _ask_answers = msgspec.json.Decoder(list[_AskAnswer])
 
-_COMMIT_ONE = "select * from onward.commit_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_COMMIT_STEP = "select * from onward.commit_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_COMMIT_END = "select * from onward.commit_end($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _COMMIT = """
     select * from onward.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
                                 $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33,
@@ -200,8 +201,8 @@ class HandOuts:
 
     async def commit(self, worker: int, lane: int, number: int, batch: Batch) -> Answers:
         """Sends a batch once. Raises one of BROKEN where the outcome is unknown."""
-        if len(batch.results) == 1 == len(batch):
-            return await self._commit_one(worker, lane, number, batch.results[0])
+        if len(batch) == 1 and not batch.asks:
+            return await self._commit_one(worker, lane, number, batch)
         (answer,) = await self._commits.fetch(
             _COMMIT,
             worker,
@@ -220,11 +221,14 @@ class HandOuts:
         ]
         return Answers(answer["at"], asks, answer["steps"], answer["ends"])
 
-    async def _commit_one(self, worker: int, lane: int, number: int, result: Result) -> Answers:
-        ((alive, at, word),) = await self._commits.fetch(_COMMIT_ONE, worker, lane, number, *result)
+    async def _commit_one(self, worker: int, lane: int, number: int, batch: Batch) -> Answers:
+        """A single step or end, without the arrays: what the latency of a lone run is made of."""
+        sql, items = (_COMMIT_STEP, batch.results) if batch.results else (_COMMIT_END, batch.ends)
+        ((alive, at, word),) = await self._commits.fetch(sql, worker, lane, number, *items[0])
         if not alive:
             raise WorkerDead
-        return Answers(at, [], None if word == "ok" else [word], None)
+        words = None if word == "ok" else [word]
+        return Answers(at, [], words, words)
 
     async def announce(self, runs: Iterable[UUID], work: bool) -> None:
         await self.database.fetch(

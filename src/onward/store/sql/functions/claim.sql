@@ -24,19 +24,26 @@ declare
     v_mine  boolean[];   -- whose coroutine this worker may still have
     v_exact uuid[];      -- whose pendings are exactly what the body waits for
     v_open  uuid[];      -- whose version is not bound yet
+    v_new   boolean;     -- all of them are handed out for the first time
 begin
     perform 1 from onward.worker where worker_id = p_worker for key share;
     if not found then
         raise exception 'worker % was declared dead', p_worker using errcode = 'OW001';
     end if;
 
-    select array_agg(due.msg_id) into v_ids from (
-        select m.msg_id
+    -- what the lock returns of the locked rows is fresh; everything else is read in statements of its own
+    select array_agg(due.msg_id), array_agg(coalesce(due.cached_by = p_worker, false)),
+           array_agg(due.msg_id) filter (where due.cached_by is not null),
+           array_agg(due.msg_id) filter (where due.version = 0),
+           bool_and(due.receipt = 0)
+      into v_ids, v_mine, v_exact, v_open, v_new
+      from (
+        select m.*
           from (select s.workflow, v.version from onward.serves s
                  cross join lateral (values (s.version), (0)) as v (version)
                  where s.worker_id = p_worker group by 1, 2 order by random()) served
           cross join lateral (
-                select m.msg_id from onward.message m
+                select m.msg_id, m.cached_by, m.version, m.receipt from onward.message m
                  where m.queue = '__wf_' || served.workflow and m.version = served.version
                    and m.owner is null and not m.paused and m.visible_at <= v_now
                  order by m.visible_at limit p_n for update skip locked) m
@@ -44,15 +51,23 @@ begin
     if v_ids is null then
         return;
     end if;
-
-    select array_agg(m.msg_id), array_agg(coalesce(m.cached_by = p_worker, false)),
-           array_agg(m.msg_id) filter (where m.cached_by is not null),
-           array_agg(m.msg_id) filter (where m.version = 0)
-      into v_ids, v_mine, v_exact, v_open
-      from onward.message m where m.msg_id = any (v_ids);
     if v_open is not null then
         perform onward.bind_versions(p_worker, v_open);
     end if;
+    if v_new then       -- nobody had them before: no journal, nothing pending (a rerun has a journal, and receipt 1)
+        return query
+            update onward.message m
+               set owner = p_worker, receipt = m.receipt + 1, visible_at = 'infinity'
+              from unnest(v_ids) as c (id)
+              join onward.run r on r.run_id = c.id
+              join onward.run_input i on i.run_id = c.id
+             where m.msg_id = c.id
+            returning r.run_id, r.tenant, r.workflow, r.version, m.receipt, r.parent, r.started_at, i.input,
+                      m.read_count, false, null::text[], null::text[], null::bytea[], null::bytea[],
+                      null::integer[], null::timestamptz[], null::text[], null::integer[], null::boolean[];
+        return;
+    end if;
+
     if v_exact is not null then
         perform onward.settle(v_exact, v_now);
     end if;
@@ -61,7 +76,6 @@ begin
            visible_at = coalesce((select min(p.deadline) from onward.pending p
                                    where p.run_id = m.msg_id and p.deadline > v_now), 'infinity')
      where m.msg_id = any (v_ids);
-
     return query
         select r.run_id, r.tenant, r.workflow, r.version, m.receipt, r.parent, r.started_at,
                i.input, m.read_count, c.mine,
@@ -70,18 +84,16 @@ begin
           join onward.message m on m.msg_id = c.id
           join onward.run r on r.run_id = c.id
           join onward.run_input i on i.run_id = c.id
-          left join lateral (
+         cross join lateral (
                 select array_agg(s.name order by s.seq) as names, array_agg(s.kind order by s.seq) as kinds,
                        array_agg(s.output order by s.seq) as outputs, array_agg(s.error order by s.seq) as errors,
                        array_agg(s.attempt order by s.seq) as attempts,
                        array_agg(s.completed_at order by s.seq) as times
                   from onward.step s
                  where s.run_id = c.id and s.seq > case when c.mine then m.cached_seq else 0 end) j
-            on m.receipt > 1 or r.rerun_of is not null        -- a first hand-out has no journal
-          left join lateral (
+         cross join lateral (
                 select array_agg(p.name order by p.seq) as names, array_agg(p.attempt order by p.seq) as attempts,
                        array_agg(p.deadline <= v_now order by p.seq) as due
-                  from onward.pending p where p.run_id = c.id and p.kind = 'retry') b
-            on m.receipt > 1;
+                  from onward.pending p where p.run_id = c.id and p.kind = 'retry') b;
 end
 $$;

@@ -38,8 +38,9 @@ begin
      where s.run_id = p_run and s.seq < v_end and not starts_with(s.name, p_from || e'\x1f')
      order by s.seq;
 
-    insert into onward.message (msg_id, tenant, queue, version, visible_at)
-    select p_new, tenant, '__wf_' || workflow, coalesce(version, 0), v_now from onward.run where run_id = p_run;
+    -- receipt 1: a claim reads no journal where nobody had the run before
+    insert into onward.message (msg_id, tenant, queue, version, visible_at, receipt)
+    select p_new, tenant, '__wf_' || workflow, coalesce(version, 0), v_now, 1 from onward.run where run_id = p_run;
     perform pg_notify('onward_work', '');
     return 'ok';
 end

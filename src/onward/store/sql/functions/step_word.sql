@@ -1,7 +1,7 @@
 -- What became of a step that was sent: ok, paused (journalled, and the run is to be handed back before its next
 -- step), conflict (another hand-out's row is there: release and replay), gone (the run has ended), cancelled, lost
 -- (another hand-out is the current one).
--- Called by: commit_steps and commit_one, where not everything is plainly ok. Reads only.
+-- Called by: commit_steps and commit_step, where not everything is plainly ok. Reads only.
 create or replace function onward.step_word(p_worker bigint, p_run uuid, p_receipt bigint, p_name text) returns text
 language sql stable as $$
     select case

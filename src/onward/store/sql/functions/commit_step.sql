@@ -4,11 +4,12 @@
 -- Called by: a worker's committer. Locks, gate and answers: those of commit and commit_steps, word for word. The
 -- fence is read one statement before the insert; behind the gate nobody else can come to own the run in between,
 -- and a cancel that does is not acknowledged before this lane has ended.
-create or replace function onward.commit_one(
+create or replace function onward.commit_step(
     p_worker bigint, p_lane integer, p_no bigint, p_run uuid, p_receipt bigint, p_name text, p_kind text,
     p_output bytea, p_error bytea, p_attempt integer, p_seconds float8,
     out alive boolean, out at timestamptz, out step text)
-language plpgsql as $$
+language plpgsql
+set enable_seqscan = off as $$
 declare
     v_paused boolean;
 begin
