@@ -178,7 +178,10 @@ async def claim_beside_sleepers(place: Place) -> Result:
     sleepers = int(1_000_000 * place.scale)
     many = await _claim_time(place, sleepers)
     return Result(
-        f"claim of 100 beside {sleepers:,} sleepers against none", many / none, f"{many:.2f} and {none:.2f} ms", at_most=1.5
+        f"claim of 100 beside {sleepers:,} sleepers against none",
+        many / none,
+        f"{many:.2f} and {none:.2f} ms",
+        at_most=1.5,
     )
 
 

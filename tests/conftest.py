@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import asyncpg
-import postgres
 import pytest
+
+import postgres
 
 
 @pytest.fixture(scope="session")

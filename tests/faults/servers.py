@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import postgres
-
 from onward.embedded import postmaster
 from onward.embedded.accounts import Account, account_for
 from onward.embedded.binaries import usable

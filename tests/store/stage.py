@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import asyncpg
-from postgres import Connect
 
 from onward.core.codec import searchable
 from onward.store.handouts import Answer, Answers, Ask, Batch, End, HandOut, HandOuts, Result, Served, Want
 from onward.store.runs import NewRun, NewSignal, RunRecord, Runs, Started
+from postgres import Connect
 
 T = TypeVar("T")
 
@@ -185,9 +185,7 @@ class Stage:
 
     # ---- what happens when -------------------------------------------------------------------------------
 
-    async def blocked(
-        self, work: Coroutine[Any, Any, T], waiting: Actor, by: Actor | None = None
-    ) -> asyncio.Task[T]:
+    async def blocked(self, work: Coroutine[Any, Any, T], waiting: Actor, by: Actor | None = None) -> asyncio.Task[T]:
         """Starts the work, and returns once it waits for a lock that `by` holds."""
         task = asyncio.ensure_future(work)
         self._tasks.append(task)
@@ -233,7 +231,9 @@ class Stage:
         return [row["name"] for row in rows]
 
     async def message(self, run_id: UUID) -> asyncpg.Record | None:
-        return await self.root.fetchrow("select *, visible_at <= onward.now() as due from onward.message where msg_id = $1", run_id)
+        return await self.root.fetchrow(
+            "select *, visible_at <= onward.now() as due from onward.message where msg_id = $1", run_id
+        )
 
     async def pendings(self, run_id: UUID) -> dict[str, asyncpg.Record]:
         rows = await self.root.fetch("select * from onward.pending where run_id = $1 order by seq", run_id)

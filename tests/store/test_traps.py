@@ -16,10 +16,10 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
-from store.stage import Actor, Stage, Worker, ask, end, paths, run, sleep, step, wait
 
 from onward.store.handouts import Ask, WorkerDead
 from onward.store.runs import Started
+from store.stage import Actor, Stage, Worker, ask, end, paths, run, sleep, step, wait
 
 # ---- what is read behind a lock --------------------------------------------------------------------------
 
@@ -78,9 +78,7 @@ async def test_two_starts_with_one_key_make_one_run(stage: Stage) -> None:
     first, second = await stage.client(), await stage.client()
     async with first.open():
         [one] = await first.start(run(key="k", data=b"1"))
-        task = await stage.blocked(
-            second.start(run(key="k", data=b"1"), run(key="k", data=b"2")), second, by=first
-        )
+        task = await stage.blocked(second.start(run(key="k", data=b"1"), run(key="k", data=b"2")), second, by=first)
     assert await task == [Started(one.run_id, True), Started(one.run_id, False)]
     assert await stage.root.fetchval("select count(*) from onward.message") == 1
 
@@ -613,9 +611,7 @@ WEAKENED = {
         "commit_steps",
         ("case when s.receipt <> i.receipt then 'conflict'", "case when s.receipt > 0 then 'conflict'"),
     ),
-    "a late copy is taken": weak(
-        test_a_copy_that_arrives_late_is_void, "commit", ("and last_no < p_no", "")
-    ),
+    "a late copy is taken": weak(test_a_copy_that_arrives_late_is_void, "commit", ("and last_no < p_no", "")),
     "a repeated register settles behind lost answers": weak(
         test_a_repeated_register_settles_nothing_behind_rows_that_its_sender_did_not_know,
         "commit_asks",
@@ -645,8 +641,10 @@ WEAKENED = {
     "claim does not hold its worker": weak(
         test_no_worker_is_reaped_in_the_middle_of_its_claim,
         "claim",
-        ("perform 1 from onward.worker where worker_id = p_worker for key share;",
-         "perform 1 from onward.worker where worker_id = p_worker;"),
+        (
+            "perform 1 from onward.worker where worker_id = p_worker for key share;",
+            "perform 1 from onward.worker where worker_id = p_worker;",
+        ),
     ),
     "the reaper takes a worker that somebody holds": weak(
         test_a_worker_that_beats_while_the_reaper_looks_is_left_alone,
@@ -690,7 +688,9 @@ WEAKENED = {
     "a signal locks in any order": weak(test_a_signal_locks_messages_in_order, "signal", BACKWARDS),
     "a cancel locks in any order": weak(test_a_cancel_locks_messages_in_order, "cancel", BACKWARDS),
     "a reaper locks in any order": weak(
-        test_a_reaper_locks_messages_in_order, "bury", ("order by m.msg_id for update", "order by m.msg_id desc for update")
+        test_a_reaper_locks_messages_in_order,
+        "bury",
+        ("order by m.msg_id for update", "order by m.msg_id desc for update"),
     ),
     "starts take their keys in any order": weak(
         test_starts_take_their_keys_in_order, "start_runs", ("from item order by key, id", "from item order by ord")

@@ -46,7 +46,9 @@ class World:
             worker._evict(run)
         await worker._listener.stop()
         await worker._database.close()
-        await self.sql("update onward.worker set lease_until = '-infinity' where worker_id = $1", worker._heart.worker_id)
+        await self.sql(
+            "update onward.worker set lease_until = '-infinity' where worker_id = $1", worker._heart.worker_id
+        )
 
     async def skip(self, seconds: float) -> None:
         """Moves the database's clock; leases move along, since nobody died."""
@@ -68,15 +70,18 @@ class World:
         new = await self.value(
             """
             with fresh as (select gen_random_uuid() as id),
-            r as (insert into onward.run (run_id, tenant, workflow, version, input_hash, retention, rerun_of, started_at)
+            r as (insert into onward.run
+                         (run_id, tenant, workflow, version, input_hash, retention, rerun_of, started_at)
                   select id, tenant, workflow, version, input_hash, retention, run_id, started_at
                     from onward.run, fresh where run_id = $1),
             i as (insert into onward.run_input select id, input, search from onward.run_input, fresh where run_id = $1),
-            s as (insert into onward.step (run_id, name, kind, output, error, attempt, receipt, started_at, completed_at)
+            s as (insert into onward.step
+                         (run_id, name, kind, output, error, attempt, receipt, started_at, completed_at)
                   select id, name, kind, output, error, attempt, 0, started_at, completed_at
                     from (select * from onward.step where run_id = $1 order by seq limit $2) kept, fresh order by seq),
             m as (insert into onward.message (msg_id, tenant, queue, version, visible_at, receipt)
-                  select id, tenant, '__wf_' || workflow, version, onward.now(), 1 from onward.run, fresh where run_id = $1)
+                  select id, tenant, '__wf_' || workflow, version, onward.now(), 1
+                    from onward.run, fresh where run_id = $1)
             select id from fresh
             """,
             run.id,

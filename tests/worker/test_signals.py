@@ -39,9 +39,7 @@ async def times_out(ctx: Context) -> Any:
 @workflow
 async def gives_up_then_waits(ctx: Context) -> Any:
     """The loser of a race must not swallow the signal that the next wait is for."""
-    won = await ctx.step.race(
-        "who", event=ctx.step.wait_for_event("go", name="e1"), nap=ctx.step.sleep("nap", "50ms")
-    )
+    won = await ctx.step.race("who", event=ctx.step.wait_for_event("go", name="e1"), nap=ctx.step.sleep("nap", "50ms"))
     return [won, await ctx.step.wait_for_event("go", name="e2")]
 
 

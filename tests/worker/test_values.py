@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -42,7 +42,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "uuid": (UUID(int=7), UUID),
     "enum": (Colour.RED, Colour),
     "set": ({3, 1}, set[int]),
-    "dataclass": (Thing(datetime(2026, 1, 1, tzinfo=timezone.utc), Decimal("0.5"), {"a"}), Thing),
+    "dataclass": (Thing(datetime(2026, 1, 1, tzinfo=UTC), Decimal("0.5"), {"a"}), Thing),
     "false": (False, Any),
 }
 seen: list[Any] = []
@@ -51,8 +51,10 @@ seen: list[Any] = []
 @workflow
 async def looks(ctx: Context, name: str) -> None:
     value, kind = VALUES[name]
+
     async def give() -> Any:
         return value
+
     seen.append(await ctx.step.run("value", give, type=kind))
     await ctx.step.sleep("nap", 0)
 
@@ -151,8 +153,12 @@ async def catches(ctx: Context, what: str) -> Any:
     return len(seen)
 
 
-@pytest.mark.parametrize(("what", "kind", "tries"), [("odd", StepFailed, 2), ("give-up", StepFailed, 1), ("hang", StepTimeout, 2)])
-async def test_a_failure_is_the_same_the_first_time_and_on_replay(world: Any, what: str, kind: type, tries: int) -> None:
+@pytest.mark.parametrize(
+    ("what", "kind", "tries"), [("odd", StepFailed, 2), ("give-up", StepFailed, 1), ("hang", StepTimeout, 2)]
+)
+async def test_a_failure_is_the_same_the_first_time_and_on_replay(
+    world: Any, what: str, kind: type, tries: int
+) -> None:
     seen.clear()
     calls.clear()
     await world.worker(catches)
