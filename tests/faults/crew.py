@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -80,16 +80,14 @@ class Crew:
         self,
         *serve: str,
         url: str | None = None,
-        before: Iterable[str] = (),
         env: Mapping[str, str] = MappingProxyType({}),
         **options: Any,
     ) -> Hand:
-        """A worker's process, as soon as it exists. `before` is a command in front of it."""
+        """A worker's process, as soon as it exists."""
         names = [name if "@" in name else f"{name}@1" for name in serve]
         said = self.folder / f"said-{len(self._hands)}"
         with said.open("wb") as sink:
             process = await asyncio.create_subprocess_exec(
-                *before,
                 *(sys.executable, str(PROGRAM), url or self.url, str(self.folder)),
                 json.dumps({"serve": names, **options}),
                 stdin=asyncio.subprocess.DEVNULL,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
@@ -20,7 +21,6 @@ class Way:
         self._pipes: set[_Pipe] = set()
         self._listening: asyncio.Server | None = None
         self._port = 0
-        self.accepted = 0
 
     @property
     def url(self) -> str:
@@ -44,13 +44,21 @@ class Way:
         for pipe in self._pipes:
             pipe.stop_carrying()
 
+    def farewell(self) -> None:
+        """Every connection is told what a server says last. That it closes them is for `cut` to do."""
+        for pipe in self._pipes:
+            pipe.say(_LAST_WORDS)
+
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.accepted += 1
         there = await asyncio.open_unix_connection(self._socket)
         pipe = _Pipe((reader, writer), there)
         self._pipes.add(pipe)
         await pipe.carried()
         self._pipes.discard(pipe)
+
+
+_FIELDS = b"SFATAL\0VFATAL\0C57P02\0Mterminating connection because of crash of another server process\0\0"
+_LAST_WORDS = b"E" + struct.pack("!i", len(_FIELDS) + 4) + _FIELDS
 
 
 class _Pipe:
@@ -68,6 +76,10 @@ class _Pipe:
 
     def stop_carrying(self) -> None:
         self._mute = True
+
+    def say(self, words: bytes) -> None:
+        """As if the server had said it."""
+        self._writers[0].write(words)
 
     async def carried(self) -> None:
         await self._over.wait()

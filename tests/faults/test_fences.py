@@ -8,7 +8,8 @@ import time
 from faults.crew import Crew, Journal, until
 from faults.program import marched
 from faults.proxies import way
-from onward import Start
+from onward import Client, Start
+from postgres import Connect
 
 LEASE = 2.0
 
@@ -39,13 +40,48 @@ async def test_a_worker_without_the_database_begins_no_step_after_its_lease(crew
 
 async def test_a_half_open_connection_is_noticed(crew: Crew) -> None:
     async with way(crew.url) as path:
-        hand = await crew.start("march", url=path.url, lease=LEASE)
-        first = await crew.client.start("march", 1)
-        assert await first.result(timeout=20) == marched(1)
+        hand = await crew.start("march", "last", url=path.url, lease=LEASE)
         busy = await crew.client.start_many("march", [Start(i) for i in range(3)])
         await crew.until_begun(run=busy[0].id)
         path.swallow()
         assert await asyncio.gather(*(run.result(timeout=30) for run in busy)) == [marched(i) for i in range(3)]
-        later = await crew.client.start("march", 4)
-        assert await later.result(timeout=30) == marched(4)
+        later = await crew.client.start("last", 0.0)
+        assert await later.result(timeout=30) == "lasted"
         assert hand.lives
+
+
+async def test_a_connection_that_has_had_its_last_words_is_not_used_again(crew: Crew) -> None:
+    """A server that crashes says so before it closes: in between the connection seems to be there still."""
+    async with way(crew.url) as path, Client(path.url) as client:
+        run = await client.start("march", 1)
+        path.farewell()
+        await asyncio.sleep(0.1)  # heard: nothing can be seen of that
+        asked = asyncio.create_task(client.get(run.id))
+        await asyncio.wait([asked], timeout=0.1)
+        await path.cut()
+        await path.open()
+        assert (await asked).id == run.id
+
+
+async def test_statements_that_an_administrator_cancels_stop_no_worker(crew: Crew, connect: Connect) -> None:
+    hand = await crew.start("march", lease=LEASE)
+    holder = await connect(crew.url)
+    cancel = """
+        select count(pg_cancel_backend(pid)) from pg_stat_activity
+         where datname = current_database() and wait_event_type = 'Lock' and query ~ 'onward\\.(heartbeat|claim)'
+    """
+    async with holder.transaction():
+        await holder.execute("select 1 from onward.worker for update")
+        run = await crew.client.start("march", 1)
+        assert await until(lambda: crew.value(cancel)) > 0
+        assert await until(lambda: crew.value(cancel)) > 0
+    number = await crew.worker_id(hand)
+    assert await run.result(timeout=15) == marched(1)
+    beat = "select beat_at from onward.worker where worker_id = $1"
+    before = await crew.value(beat, number)
+
+    async def beats() -> bool:
+        return await crew.value(beat, number) != before
+
+    assert await until(beats)
+    assert hand.lives

@@ -122,8 +122,13 @@ class Worker(Actor):
         return answers.asks[0]
 
     async def step(self, out: HandOut, path: str = "a", output: bytes = b"1") -> str:
-        answers = await self.commit(step(out, path, output))
-        return answers.results[0] if answers.results else "ok"
+        [word] = await self.steps(out, path, output=output)
+        return word
+
+    async def steps(self, out: HandOut, *names: str, output: bytes = b"1", no: int | None = None) -> list[str]:
+        """In one batch. A single one takes a shorter way through the database."""
+        answers = await self.commit(*[step(out, name, output) for name in names], no=no)
+        return answers.results or ["ok"] * len(names)
 
     async def end(self, out: HandOut, rows: int | None = None) -> str:
         answers = await self.commit(end(out, rows))
@@ -216,7 +221,7 @@ class Stage:
 
         Blanks in a replaced text stand for any. Who waits where nobody would have waited gives up soon.
         """
-        self._patience = "1s"
+        self._patience = "300ms"
         text = (resources.files("onward.store") / "sql" / "functions" / f"{function}.sql").read_text("utf-8")
         for old, new in replacements:
             pattern = r"\s+".join(map(re.escape, old.split()))
@@ -230,10 +235,13 @@ class Stage:
         rows = await self.root.fetch("select name from onward.step where run_id = $1 order by seq", run_id)
         return [row["name"] for row in rows]
 
-    async def message(self, run_id: UUID) -> asyncpg.Record | None:
-        return await self.root.fetchrow(
+    async def message(self, run_id: UUID) -> asyncpg.Record:
+        """Of a run that has not ended."""
+        row = await self.root.fetchrow(
             "select *, visible_at <= onward.now() as due from onward.message where msg_id = $1", run_id
         )
+        assert row is not None
+        return row
 
     async def pendings(self, run_id: UUID) -> dict[str, asyncpg.Record]:
         rows = await self.root.fetch("select * from onward.pending where run_id = $1 order by seq", run_id)

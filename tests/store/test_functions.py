@@ -245,6 +245,7 @@ async def test_a_stale_worker_cannot_commit(stage: Stage) -> None:
     await stage.root.signal(out.run_id)
     answers = await worker.commit(ask(out, "register", wait("e")), step(out, "a"), end(out))
     assert (answers.asks[0].word, answers.results, answers.ends) == ("lost", ["lost"], ["lost"])
+    assert (await worker.step(out, "a"), await worker.end(out)) == ("lost", "lost")
     for op in ("suspend", "release", "park", "mark"):
         assert (await worker.ask(out, op)).word == "lost"
     assert await stage.journal(out.run_id) == []
@@ -267,6 +268,7 @@ async def test_an_ended_run_takes_nothing(stage: Stage) -> None:
     assert [answer.word for answer in answers.asks] == ["gone", "cancelled"]
     assert answers.results == ["gone", "cancelled"]
     assert answers.ends == ["gone", "cancelled"]
+    assert [await worker.end(out) for out in outs] == ["gone", "cancelled"]
     assert await stage.root.fetchval("select count(*) from onward.step") == 0
     assert await stage.root.fetchval("select count(*) from onward.pending") == 0
 
@@ -925,7 +927,7 @@ async def test_a_rerun_copies_the_journal_before_the_step(stage: Stage) -> None:
         assert await stage.root.runs.rerun(out.run_id, new, "b", {"a": b'"other"'}) == "ok"
     assert await stage.journal(new) == ["a", "c"]
     [copy] = await worker.claim()
-    assert (copy.run_id, copy.input, copy.receipt) == (new, b"7", 1)
+    assert (copy.run_id, copy.input, copy.deaths) == (new, b"7", 0)
     assert [(row.path, row.output) for row in copy.rows] == [("a", b'"other"'), ("c", b"c")]
     assert (await stage.root.describe(new)).rerun_of == out.run_id
     assert await stage.journal(out.run_id) == ["a", "b\x1finner", "c", "b", "d"]

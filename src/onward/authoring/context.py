@@ -92,7 +92,11 @@ class Context:
 
 
 class Steps:
-    """`ctx.step`. A call takes its name when it is made, and begins when it is awaited."""
+    """`ctx.step`. A call takes its name when it is made, and begins when it is awaited.
+
+    The types say Coroutine[object, None, T]: with Any in place of object and None, mypy takes the overloads of
+    asyncio.gather for ambiguous, and what is gathered is Any.
+    """
 
     __slots__ = ("_engine",)
 
@@ -110,7 +114,7 @@ class Steps:
         retry: Retry | None = None,
         timeout: Duration | None = None,
         side_effects: bool = False,
-    ) -> Coroutine[Any, Any, T]: ...
+    ) -> Coroutine[object, None, T]: ...
     @overload
     def run(
         self,
@@ -121,7 +125,7 @@ class Steps:
         retry: Retry | None = None,
         timeout: Duration | None = None,
         side_effects: bool = False,
-    ) -> Coroutine[Any, Any, T]: ...
+    ) -> Coroutine[object, None, T]: ...
     @overload
     def run(
         self,
@@ -132,7 +136,7 @@ class Steps:
         retry: Retry | None = None,
         timeout: Duration | None = None,
         side_effects: bool = False,
-    ) -> Coroutine[Any, Any, T]: ...
+    ) -> Coroutine[object, None, T]: ...
 
     def run(  # type: ignore[misc]  # mypy does not match *args: *Ts with *args: Any
         self,
@@ -144,7 +148,7 @@ class Steps:
         timeout: Duration | None = None,
         type: Any = None,  # noqa: A002  contract
         side_effects: bool = False,
-    ) -> Coroutine[Any, Any, Any]:
+    ) -> Coroutine[object, None, Any]:
         """Executes `fn(*args)` and journals what it returns: it is executed again only if a crash came first.
 
         A sync function runs in a thread. The value is decoded by the function's return annotation or by `type`,
@@ -160,11 +164,11 @@ class Steps:
         how = codec(return_type(fn)) if type is None else codec(type)
         return self._engine.run(names.step_name(name), Work(fn, args, retry or defaults.retry, limit, how))
 
-    def sleep(self, name: str, duration: Duration) -> Coroutine[Any, Any, None]:
+    def sleep(self, name: str, duration: Duration) -> Coroutine[object, None, None]:
         """Sleeps, for months if need be, without holding anything but a row."""
         return self._engine.sleep(names.step_name(name), seconds(duration, what=f"sleep {name!r}"), None)
 
-    def sleep_until(self, name: str, when: datetime) -> Coroutine[Any, Any, None]:
+    def sleep_until(self, name: str, when: datetime) -> Coroutine[object, None, None]:
         """Sleeps until a point in time; one that has passed returns at once."""
         if not isinstance(when, datetime) or when.tzinfo is None:
             raise InvalidInput(
@@ -182,7 +186,7 @@ class Steps:
         match: Mapping[str, Any] | None = None,
         timeout: Duration | None = None,
         type: type[T],
-    ) -> Coroutine[Any, Any, T | None]: ...
+    ) -> Coroutine[object, None, T | None]: ...
     @overload
     def wait_for_event(
         self,
@@ -192,7 +196,7 @@ class Steps:
         match: Mapping[str, Any] | None = None,
         timeout: Duration | None = None,
         type: None = None,
-    ) -> Coroutine[Any, Any, Any]: ...
+    ) -> Coroutine[object, None, Any]: ...
 
     def wait_for_event(
         self,
@@ -202,7 +206,7 @@ class Steps:
         match: Mapping[str, Any] | None = None,
         timeout: Duration | None = None,
         type: Any = None,  # noqa: A002  contract
-    ) -> Coroutine[Any, Any, Any]:
+    ) -> Coroutine[object, None, Any]:
         """The payload of the first signal `event` that contains `match`; None when `timeout` passed.
 
         Without a time-out it waits for ever. Signals that came before the wait are kept for it.
@@ -213,7 +217,7 @@ class Steps:
         wait = Wait(event, None if match is None else dict(match), limit, how)
         return self._engine.wait(names.step_name(name or event), wait)
 
-    def race(self, name: str, /, **branches: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, tuple[str, Any]]:
+    def race(self, name: str, /, **branches: Coroutine[Any, Any, Any]) -> Coroutine[object, None, tuple[str, Any]]:
         """The first branch to settle, as `(branch, value)`; its failure is raised. The others are cancelled."""
         if not branches:
             raise InvalidInput(f"race {name!r}: give it branches, as in race({name!r}, a=step_a, b=step_b)")
@@ -224,16 +228,16 @@ class Steps:
         name: str,
         workflow: Workflow[I, Any] | str,
         input: I | Any = None,  # noqa: A002  contract
-    ) -> Coroutine[Any, Any, str]:
+    ) -> Coroutine[object, None, str]:
         """Starts a run of its own and gives its id, the same on every replay."""
         return self._engine.start(names.step_name(name), workflow, input, invoke=False)
 
     @overload
-    def invoke(self, name: str, workflow: Workflow[I, O], input: I = ...) -> Coroutine[Any, Any, O]: ...
+    def invoke(self, name: str, workflow: Workflow[I, O], input: I = ...) -> Coroutine[object, None, O]: ...
     @overload
-    def invoke(self, name: str, workflow: str, input: Any = ...) -> Coroutine[Any, Any, Any]: ...
+    def invoke(self, name: str, workflow: str, input: Any = ...) -> Coroutine[object, None, Any]: ...
 
-    def invoke(self, name: str, workflow: Any, input: Any = None) -> Coroutine[Any, Any, Any]:  # noqa: A002
+    def invoke(self, name: str, workflow: Any, input: Any = None) -> Coroutine[object, None, Any]:  # noqa: A002
         """Starts a child run and gives its output; StepFailed where it fails. It is cancelled with this run."""
         return self._engine.start(names.step_name(name), workflow, input, invoke=True)
 

@@ -7,13 +7,14 @@ import asyncio
 from onward.authoring.context import Context
 from onward.core.codec import PLAIN
 from onward.core.frozen import freeze
-from onward.worker import faults
+from onward.worker import faults, tasks
 from onward.worker.execution import Ending, Execution
 from onward.worker.verbs import Verbs, fits, not_awaited
 
 
 async def play(run: Execution, verbs: Verbs) -> None:
     """Ends the run with what the body returns or raises, unless the run was taken away meanwhile."""
+    tasks.body.set(run.body)
     try:
         output = await _body(run, verbs)
         if unawaited := verbs.not_awaited():

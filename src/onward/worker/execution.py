@@ -32,7 +32,8 @@ from onward.errors import LeaseLost, NonDeterminism, RunCancelled
 from onward.store.handouts import Answer, Ask, End, HandOut, Result, Want
 from onward.worker.committer import Committer
 from onward.worker.deadlines import Deadlines
-from onward.worker.rest import Turns
+from onward.worker.rest import TURNS, Turns
+from onward.worker.tasks import Body, Counting
 from onward.worker.threads import Threads
 
 _log = logging.getLogger("onward")
@@ -56,6 +57,7 @@ class Host(Protocol):
     turns: Turns
     threads: Threads
     deadlines: Deadlines
+    counting: Counting
     executing: int
 
     def admits(self, run: Execution) -> bool:
@@ -84,6 +86,7 @@ class Execution:
         self.receipt = out.receipt
         self.key = str(out.run_id)
         self.mode = Mode.HOT
+        self.body = Body()
         self.stir = 0  # counted by Turns
         self._resting = False
         self.cancelled = False
@@ -143,7 +146,7 @@ class Execution:
         future = self._futures[call.path] = self.loop.create_future()
         if self.mode is Mode.CACHED:  # the body went on by itself: it had awaited something that is no step
             self.host.poke(self)
-        self.stirred()
+        self.stirred(1 if self.host.counting.knows_single(self.body) else TURNS)
         return future
 
     def _admitted(self) -> bool:
@@ -187,11 +190,11 @@ class Execution:
             self.mode = Mode.ENDING
             self._finish()
 
-    def stirred(self) -> None:
+    def stirred(self, turns: int = TURNS) -> None:
         """The body has been given something, or has asked for something: it is looked at when it rests again."""
         if self.mode is not Mode.OVER:
             self._resting = False
-            self.host.turns.watch(self)
+            self.host.turns.watch(self, turns)
 
     def look(self) -> None:
         """Something else has changed: a body that rests is looked at now."""

@@ -6,6 +6,8 @@ but what a body can do without a new result is a chain of callbacks, one turn of
 the task's end wakes a group, the group wakes its parent. So after a fixed number of turns it has come to rest, and
 fixed means: the same the first time and on replay. TURNS bounds how deep groups may nest, at two turns a level.
 
+A body of one task has nothing else to do once it awaits a step: one turn will do (see tasks.py).
+
 One callback a turn serves all runs, and none is scheduled while all of them rest.
 """
 
@@ -34,10 +36,10 @@ class Turns:
         self._turn = 0
         self._watched = 0
 
-    def watch(self, who: Restless) -> None:
-        """`who` was stirred: TURNS turns from now it has come to rest, unless it is stirred again."""
+    def watch(self, who: Restless, turns: int = TURNS) -> None:
+        """`who` was stirred: so many turns from now it has come to rest, unless it is stirred again."""
         who.stir += 1
-        self._ring[self._turn - 1].append((who, who.stir))  # the slot that comes round last
+        self._ring[(self._turn + turns) % (TURNS + 1)].append((who, who.stir))
         self._watched += 1
         if self._watched == 1:
             self._loop.call_soon(self._tick)

@@ -39,6 +39,7 @@ from onward.worker.deadlines import Deadlines
 from onward.worker.execution import Execution, Farewell, Mode
 from onward.worker.heart import Heart
 from onward.worker.rest import Turns
+from onward.worker.tasks import Counting
 from onward.worker.threads import Threads
 from onward.worker.verbs import Verbs
 
@@ -117,6 +118,7 @@ class Worker:
         self.turns = Turns()
         self.threads = Threads(self._thread_count)
         self.deadlines = Deadlines()
+        self.counting = Counting.install(self.loop)
         self._wake, self._look, self._calm, self._over = (asyncio.Event() for _ in range(4))
         self._handing_out = asyncio.Lock()
         self._over_runs: list[UUID] = []
@@ -178,6 +180,7 @@ class Worker:
                 await self._store.announce(self._over_runs, work=True)
         await self._listener.stop()
         self.threads.stop()
+        self.counting.uninstall()
         self._store.close()
         await self._database.close()
         await self._address.release()
