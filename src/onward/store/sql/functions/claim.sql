@@ -85,15 +85,15 @@ begin
           join onward.run r on r.run_id = c.id
           join onward.run_input i on i.run_id = c.id
          cross join lateral (
-                select array_agg(s.name order by s.seq) as names, array_agg(s.kind order by s.seq) as kinds,
-                       array_agg(s.output order by s.seq) as outputs, array_agg(s.error order by s.seq) as errors,
-                       array_agg(s.attempt order by s.seq) as attempts,
-                       array_agg(s.completed_at order by s.seq) as times
-                  from onward.step s
-                 where s.run_id = c.id and s.seq > case when c.mine then m.cached_seq else 0 end) j
+                select array_agg(s.name) as names, array_agg(s.kind) as kinds, array_agg(s.output) as outputs,
+                       array_agg(s.error) as errors, array_agg(s.attempt) as attempts,
+                       array_agg(s.completed_at) as times
+                  from (select * from onward.step s
+                         where s.run_id = c.id and s.seq > case when c.mine then m.cached_seq else 0 end
+                         order by s.seq) s) j
          cross join lateral (
-                select array_agg(p.name order by p.seq) as names, array_agg(p.attempt order by p.seq) as attempts,
-                       array_agg(p.deadline <= v_now order by p.seq) as due
+                select array_agg(p.name) as names, array_agg(p.attempt) as attempts,
+                       array_agg(p.deadline <= v_now) as due
                   from onward.pending p where p.run_id = c.id and p.kind = 'retry') b;
 end
 $$;
