@@ -106,7 +106,9 @@ def test_the_guide_names_everything_that_is_public() -> None:
 
 def test_the_guide_names_every_error() -> None:
     text = GUIDE.read_text("utf-8")
-    named = [name for name, value in vars(errors).items() if inspect.isclass(value) and value.__module__ == errors.__name__]
+    named = [
+        name for name, value in vars(errors).items() if inspect.isclass(value) and value.__module__ == errors.__name__
+    ]
     assert [name for name in named if f"`{name}`" not in text] == []
 
 

@@ -169,7 +169,7 @@ async def last(ctx: Context, seconds: float) -> str:
 @workflow
 async def keep_appointments(ctx: Context, gate: str) -> list[Any]:
     """A sleep and a wait beside a long step."""
-    pair = [ctx.step.sleep("nap", "4s"), ctx.step.wait_for_event("sign", timeout="5s")]
+    pair = [ctx.step.sleep("nap", "3s"), ctx.step.wait_for_event("sign", timeout="3500ms")]
     return [*await asyncio.gather(*pair, ctx.step.run("gated", gated, gate)), ctx.now().isoformat()]
 
 

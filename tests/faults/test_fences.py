@@ -40,13 +40,14 @@ async def test_a_worker_without_the_database_begins_no_step_after_its_lease(crew
 
 async def test_a_half_open_connection_is_noticed(crew: Crew) -> None:
     async with way(crew.url) as path:
-        hand = await crew.start("march", "last", url=path.url, lease=LEASE)
-        busy = await crew.client.start_many("march", [Start(i) for i in range(3)])
-        await crew.until_begun(run=busy[0].id)
-        path.swallow()
-        assert await asyncio.gather(*(run.result(timeout=30) for run in busy)) == [marched(i) for i in range(3)]
+        hand = await crew.start("last", url=path.url, lease=LEASE)
+        busy = await crew.client.start_many("last", [Start(0.5) for _ in range(3)])
+        for run in busy:
+            await crew.until_begun(run=run.id)
+        path.swallow()  # with results to come
+        assert await asyncio.gather(*(run.result(timeout=20) for run in busy)) == ["lasted"] * 3
         later = await crew.client.start("last", 0.0)
-        assert await later.result(timeout=30) == "lasted"
+        assert await later.result(timeout=10) == "lasted"
         assert hand.lives
 
 

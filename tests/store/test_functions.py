@@ -143,10 +143,16 @@ async def test_an_open_version_is_bound_at_the_first_claim_with_its_retention(st
     assert await (await stage.worker("w@1")).claim() == [], "it stays with the version that it was bound to"
 
 
-async def test_a_retention_that_the_start_left_open_is_bound_at_the_first_claim(stage: Stage) -> None:
+async def test_a_version_that_nobody_serves_yet_is_retained_by_default(stage: Stage) -> None:
     run_id = await stage.root.new(version=1, retention=None)
     worker = await stage.worker("w@1")
     await worker.claim()
+    assert (await stage.root.describe(run_id)).retention == timedelta(days=30)
+
+
+async def test_a_version_that_is_served_brings_its_retention(stage: Stage) -> None:
+    await stage.worker("w@1")
+    run_id = await stage.root.new(version=1, retention=None)
     assert (await stage.root.describe(run_id)).retention == timedelta(seconds=RETENTION)
 
 

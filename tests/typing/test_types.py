@@ -13,7 +13,9 @@ HERE = Path(__file__).parent
 def complaints(name: str, tmp_path: Path) -> dict[int, str]:
     """mypy's errors by line."""
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", f"--cache-dir={tmp_path}"]
-    done = subprocess.run([*command, str(HERE / name)], capture_output=True, text=True, check=False, cwd=HERE.parents[1])
+    done = subprocess.run(
+        [*command, str(HERE / name)], capture_output=True, text=True, check=False, cwd=HERE.parents[1]
+    )
     found = re.findall(rf"^\S*{name}:(\d+): error: (.*)$", done.stdout, re.MULTILINE)
     assert found or done.returncode == 0, done.stdout + done.stderr
     return {int(line): text for line, text in found}

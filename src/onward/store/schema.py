@@ -40,7 +40,9 @@ def newest() -> int:
 
 async def version(connection: asyncpg.Connection) -> int:
     """The schema's number; 0 where there is none."""
-    if await connection.fetchval("select to_regclass('onward.setting')") is None:
+    # to_regclass would do if it looked again after the wait for the lock; it answers from the session's cache
+    there = "select exists (select from pg_tables where schemaname = 'onward' and tablename = 'setting')"
+    if not await connection.fetchval(there):
         return 0
     number = await connection.fetchval("select value from onward.setting where name = 'schema'")
     return int(number) if number is not None else 0

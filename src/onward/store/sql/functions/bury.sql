@@ -23,7 +23,8 @@ begin
     end if;
 
     update onward.message m
-       set owner = null, visible_at = v_now, executing = false, progress = j.last,
+       set owner = null, visible_at = v_now, executing = false,
+           progress = case when p_violent then j.last else m.progress end,
            read_count = case when not p_violent then m.read_count
                              when j.last > m.progress then 1
                              when m.read_count = 0 or m.executing then m.read_count + 1

@@ -87,7 +87,7 @@ begin
     select case when is_called then last_value else 0 end into v_last from onward.step_seq_seq;
     update onward.message m
        set owner = case when a.op in ('register', 'mark') or a.run = any (v_ready) then m.owner end,
-           executing = a.op = 'mark' or (a.op = 'register' and m.executing),
+           executing = a.op = 'mark' or (m.executing and (a.op = 'register' or a.run = any (v_ready))),
            reason = case when a.op = 'park' then a.note end,
            -- everything that this run has journalled so far lies below the sequence's value
            cached_by = case when a.op = 'suspend' and a.run <> all (v_ready) then p_worker end,

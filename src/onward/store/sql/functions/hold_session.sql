@@ -1,5 +1,5 @@
--- Takes the lock that tells a worker's death: it goes with the session. Needs a direct connection, and is
--- called on the one that the worker keeps. False: somebody (a reaper that looks) has it just now, try again.
+-- Takes the lock that tells a worker's death: it goes with the session.
+-- Called by: workers, on the connection that they keep; it has to be a direct one. False: somebody (a reaper that looks) has it just now, try again.
 create or replace function onward.hold_session(p_worker bigint) returns boolean
 language plpgsql as $$
 begin

@@ -17,7 +17,6 @@ set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as
 declare
     v_now       timestamptz := onward.now();
     v_version   integer;
-    v_retention interval;
     v_created   bigint;
 begin
     if p_parent is not null then
@@ -28,9 +27,10 @@ begin
         end if;
     end if;
 
-    -- a name without a version: the highest that a live worker serves, else open until the first claim
+    -- a name without a version: the highest that a live worker serves, else open until the first claim; without a
+    -- retention: the version's, where a live worker tells it, else the default of @workflow
     if array_position(p_versions, null) is not null then
-        select s.version, s.retention into v_version, v_retention
+        select s.version into v_version
           from onward.serves s join onward.worker w using (worker_id)
          where s.workflow = p_workflow and w.lease_until > v_now
          order by s.version desc limit 1;
@@ -44,7 +44,10 @@ begin
         insert into onward.run as r (run_id, tenant, workflow, version, idempotency_key, input_hash,
                                      retention, parent, rerun_of, started_at)
         select id, p_tenant, p_workflow, bound, key, hash,
-               coalesce(make_interval(secs => retention), case when bound = v_version then v_retention end),
+               coalesce(make_interval(secs => retention), case when bound is not null then coalesce(
+                   (select s.retention from onward.serves s join onward.worker w using (worker_id)
+                     where s.workflow = p_workflow and s.version = bound and w.lease_until > v_now limit 1),
+                   interval '30 days') end),
                case p_call when 'invoke' then p_parent end, p_rerun_of, v_now
           from item order by key, id
         on conflict do nothing
@@ -64,7 +67,7 @@ begin
     end if;
 
     return query
-        select r.run_id, r.input_hash = i.hash
+        select r.run_id, coalesce(r.input_hash = i.hash, false)
           from unnest(p_ids, p_keys, p_hashes) with ordinality as i (id, key, hash, ord)
           left join lateral (
                 select x.run_id, x.input_hash from onward.run x where x.run_id = i.id and x.tenant = p_tenant

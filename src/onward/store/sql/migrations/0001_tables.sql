@@ -38,7 +38,7 @@ create index message_owned on onward.message (owner, visible_at) where owner is 
 create index message_paused on onward.message (owner) where paused;
 create index message_parked on onward.message (queue) where reason is not null;
 
--- Written once, at the start (version and retention at the first claim where the start left them open).
+-- Written once, at the start (version and retention at the first claim where the start left the version open).
 create table onward.run (
     run_id          uuid primary key,
     tenant          text not null,
@@ -70,6 +70,7 @@ create table onward.run_result (
     status       text not null check (status in ('completed', 'failed', 'cancelled')),
     output       bytea,
     error        bytea,
+    former       bigint,                                 -- who owned it when it was cancelled
     completed_at timestamptz not null,
     check ((status = 'completed') = (output is not null)),
     check ((status = 'failed') = (error is not null))
