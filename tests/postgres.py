@@ -106,7 +106,9 @@ def running(bin_dir: Path) -> Iterator[Server]:
     ground.chmod(0o755)  # for root, whose server runs as somebody else
     folder = ground / "pg"
     try:
-        with patch.dict(server.SETTINGS, FAST), acquire(folder, bin_dir=bin_dir) as lease:
+        with patch.dict(server.SETTINGS, FAST):  # for its start only: other tests look at what is shipped
+            lease = acquire(folder, bin_dir=bin_dir)
+        with lease:
             databases = Server(lease.url)
             try:
                 yield databases

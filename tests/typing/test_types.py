@@ -1,4 +1,4 @@
-"""Law: what users write is checked in their editor: a step has its function's type, and a wrong argument is an error."""
+"""Law: what users write is checked in their editor: a step has its function's type, a wrong argument is an error."""
 
 from __future__ import annotations
 
