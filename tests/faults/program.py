@@ -82,9 +82,9 @@ def gated_in_a_thread(gate: str) -> str:
     return gate
 
 
-async def deadly() -> None:
-    """Takes the process with it."""
-    tell("begin")
+async def deadly(gate: str) -> None:
+    """Takes the process with it: as soon as the gate is open, and from then on at once."""
+    await gated(gate)
     os._exit(1)
 
 
@@ -174,8 +174,8 @@ async def keep_appointments(ctx: Context, gate: str) -> list[Any]:
 
 
 @workflow
-async def poison(ctx: Context) -> None:
-    await ctx.step.run("deadly", deadly)
+async def poison(ctx: Context, gate: str) -> None:
+    await ctx.step.run("deadly", deadly, gate)
 
 
 @workflow

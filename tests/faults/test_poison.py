@@ -40,12 +40,15 @@ async def supervised(crew: Crew, *serve: str, **options: Any) -> AsyncIterator[l
 
 async def test_a_run_that_kills_its_worker_fails_alone_and_its_neighbours_finish(crew: Crew) -> None:
     asleep, waiting = await crew.client.start("nod-off", 600.0), await crew.client.start("idle")
-    slow = await crew.client.start_many("last", [Start(0.6) for _ in range(3)])  # never done before the next death
+    lengthy = Start(1.0)  # too long to be done before the next death
     async with supervised(crew, "poison", "last", "idle", "nod-off") as pids:
-        for run in slow:
+        slow = await crew.client.start_many("last", [lengthy])
+        bad = await crew.client.start("poison", "loose")
+        slow += await crew.client.start_many("last", [lengthy, lengthy])
+        for run in (bad, *slow):
             await crew.until_begun(run=run.id)
         await until(lambda: _stand(crew, {asleep.id: "sleeping", waiting.id: "waiting"}))
-        bad = await crew.client.start("poison")
+        crew.open("loose")
         with pytest.raises(RunFailed) as failed:
             await bad.result(timeout=60)
         assert failed.value.error["type"] == "PoisonRun"

@@ -14,6 +14,8 @@ from onward.store.listener import Listener
 from onward.store.runs import ResultRecord, Runs
 
 POLL = 1.0
+HOLDS = 60.0
+"""Seconds that a wait holds in the database unless it is written again."""
 
 
 class Results:
@@ -38,9 +40,12 @@ class Results:
         deadline = None if seconds is None else time.monotonic() + seconds
         try:
             await self._listen()
+            written = -HOLDS  # when the wait was written last
             while True:
                 told.clear()
-                found = await runs.await_result(run_id, self._channel, 60)
+                again = time.monotonic() - written > HOLDS / 2
+                found = await runs.await_result(run_id, self._channel, HOLDS if again else 0)
+                written = time.monotonic() if again else written
                 if found is None:
                     raise NotFound(f"no run {run_id}")
                 if found.status != "running":

@@ -131,6 +131,9 @@ class ListQuery(NamedTuple):
     limit: int
 
 
+_START_RUN = "select * from onward.start_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+
+
 class Runs:
     """The runs of one tenant."""
 
@@ -145,6 +148,9 @@ class Runs:
         parent: UUID | None = None,
         call: str | None = None,
     ) -> list[Started]:
+        if len(runs) == 1 and parent is None:
+            (row,) = await self._database.fetch(_START_RUN, runs[0][0], self._tenant, workflow, *runs[0][1:])
+            return [Started(*row)]
         columns = [list(column) for column in zip(*runs, strict=True)]
         ids, versions, keys, hashes, inputs, searches, retentions, delays = columns
         rows = await self._database.fetch(

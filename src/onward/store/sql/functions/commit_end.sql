@@ -5,8 +5,7 @@ create or replace function onward.commit_end(
     p_worker bigint, p_lane integer, p_no bigint, p_run uuid, p_receipt bigint, p_rows integer, p_status text,
     p_output bytea, p_error bytea, p_parent uuid,
     out alive boolean, out at timestamptz, out word text)
-language plpgsql
-set enable_seqscan = off as $$
+language plpgsql as $$
 declare
     v_message onward.message;
 begin

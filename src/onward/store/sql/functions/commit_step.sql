@@ -8,8 +8,7 @@ create or replace function onward.commit_step(
     p_worker bigint, p_lane integer, p_no bigint, p_run uuid, p_receipt bigint, p_name text, p_kind text,
     p_output bytea, p_error bytea, p_attempt integer, p_seconds float8,
     out alive boolean, out at timestamptz, out step text)
-language plpgsql
-set enable_seqscan = off as $$
+language plpgsql as $$
 declare
     v_paused boolean;
 begin
