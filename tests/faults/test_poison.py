@@ -58,7 +58,7 @@ async def test_a_run_that_kills_its_worker_fails_alone_and_its_neighbours_finish
         assert len(deliveries) == LIMIT
         assert len({event.pid for event in deliveries}) == LIMIT == len(pids) - 1
         assert _beside(crew, deliveries[-1]) == set()
-        counts = "select read_count from onward.message where msg_id = any ($1::text[]::uuid[])"
+        counts = "select deaths from onward.message where msg_id = any ($1::text[]::uuid[])"
         assert [n for (n,) in await crew.sql(counts, [asleep.id, waiting.id])] == [0, 0]
         await waiting.signal("sign", "now")
         assert await waiting.result(timeout=20) == "now"

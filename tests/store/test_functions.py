@@ -300,7 +300,7 @@ async def test_asks_are_answered_in_the_order_in_which_they_were_given(stage: St
         ask(outs[1], "register", wait("e"), sleep("s", 5)),
         ask(outs[0], "release"),
     )
-    assert [answer.word for answer in answers.asks] == ["parked", "ok", "ok", "ok"]
+    assert [answer.word for answer in answers.asks] == ["suspended", "ok", "ok", "ok"]
     assert [paths(answer.rows) for answer in answers.asks] == [[], ["e"], [], []]
     assert [[w.path for w in answer.waits] for answer in answers.asks] == [["e"], [], ["e", "s"], []]
 
@@ -359,7 +359,7 @@ async def test_register_and_suspend_may_be_repeated(stage: Stage) -> None:
     for _ in range(2):
         assert (await worker.ask(out, "register", *wants)).word == "ok"
     before = await stage.pendings(out.run_id)
-    assert (await worker.ask(out, "suspend", *wants)).word == "parked"
+    assert (await worker.ask(out, "suspend", *wants)).word == "suspended"
     assert (await worker.ask(out, "suspend", *wants)).word == "lost", "it is no longer this hand-out's"
     assert await stage.pendings(out.run_id) == before
 
@@ -440,7 +440,7 @@ async def test_ended_children_are_journalled_by_their_end(stage: Stage) -> None:
     ids = [await stage.root.new("c", parent=out.run_id, call="invoke") for _ in range(3)]
     children = {child.run_id: child for child in await other.claim()}
     wants = [invoke(f"child{n}", run_id) for n, run_id in enumerate(ids)]
-    assert (await worker.ask(out, "suspend", *wants)).word == "parked"
+    assert (await worker.ask(out, "suspend", *wants)).word == "suspended"
     await other.end(children[ids[2]])
     message = await stage.message(out.run_id)
     assert message["due"], "an end makes the parent due"
@@ -506,7 +506,7 @@ async def test_a_signal_may_be_repeated(stage: Stage) -> None:
     [again] = await worker.claim()
     assert await stage.root.runs.signal([same]) == ["resolved"]
     answer = await worker.ask(again, "suspend", wait("e2"))
-    assert (answer.word, answer.rows) == ("parked", []), "it was taken once"
+    assert (answer.word, answer.rows) == ("suspended", []), "it was taken once"
 
 
 async def test_a_signal_moves_no_deadline_and_wakes_nobody_in_vain(stage: Stage) -> None:
@@ -728,7 +728,7 @@ async def test_five_deaths_without_progress_fail_a_run(stage: Stage) -> None:
         [out] = await _die(stage, mark=[run_id])
         assert out.deaths == deaths - 1
         message = await stage.message(run_id)
-        assert message["read_count"] == deaths
+        assert message["deaths"] == deaths
     await _die(stage, mark=[run_id])
     found = await stage.root.describe(run_id)
     assert found.status == "failed"
@@ -979,7 +979,7 @@ async def test_states_say_what_a_run_is_doing(stage: Stage) -> None:
 
     async def suspended(*wants: object) -> HandOut:
         out = await stage.hot(worker)
-        assert (await worker.ask(out, "suspend", *wants)).word == "parked"  # type: ignore[arg-type]
+        assert (await worker.ask(out, "suspend", *wants)).word == "suspended"  # type: ignore[arg-type]
         return out
 
     executing = await stage.hot(worker)
@@ -1137,7 +1137,7 @@ async def _bury(stage: Stage, worker: Worker) -> None:
 
 async def _deaths(stage: Stage, *runs: UUID) -> list[int]:
     messages = [await stage.message(run_id) for run_id in runs]
-    return [message["read_count"] for message in messages]
+    return [message["deaths"] for message in messages]
 
 
 async def _with_session(stage: Stage) -> tuple[Worker, Worker]:

@@ -32,7 +32,7 @@ async def test_a_signal_sees_the_wait_of_the_suspension_that_it_waited_for(stage
     worker, client = await stage.worker(), await stage.client()
     out = await stage.hot(worker)
     async with worker.open():
-        assert (await worker.ask(out, "suspend", wait("e"))).word == "parked"
+        assert (await worker.ask(out, "suspend", wait("e"))).word == "suspended"
         sent = await stage.blocked(client.signal(out.run_id), client, by=worker)
     assert await sent == "resolved"
     [again] = await worker.claim()
@@ -56,7 +56,7 @@ async def test_a_claim_sees_all_that_was_journalled_before_it_got_the_lock(stage
     await stage.move_clock(0)
     [out] = await worker.claim()
     assert await worker.step(out, "a") == "ok"
-    assert (await worker.ask(out, "suspend", wait("e"), rows=1)).word == "parked"
+    assert (await worker.ask(out, "suspend", wait("e"), rows=1)).word == "suspended"
     assert await stage.root.signal(run_id) == "resolved"
     await holder.execute("select pg_advisory_unlock(1)")
     [again] = await claim
@@ -191,7 +191,7 @@ async def test_a_wait_that_is_asked_for_again_keeps_its_deadline(stage: Stage) -
     deadline = (await stage.pendings(out.run_id))["y"]["deadline"]
     await stage.move_clock(20)
     answer = await worker.ask(out, "suspend", y, rows=1)
-    assert answer.word == "parked"
+    assert answer.word == "suspended"
     assert answer.waits[0].seconds == pytest.approx(40, abs=5)
     assert (await stage.pendings(out.run_id))["y"]["deadline"] == deadline
     message = await stage.message(out.run_id)

@@ -109,7 +109,7 @@ def connections(server: Server) -> Finding:
     left = server.max_connections - server.connections
     said = f"{server.connections} of {server.max_connections} connections in use"
     if left < _ROOM:
-        return Finding(WARN, "sessions", said, "raise max_connections, or run fewer workers (each takes up to 6)")
+        return Finding(WARN, "sessions", said, "raise max_connections, or run fewer workers (each takes up to 8)")
     return Finding(OK, "sessions", said)
 
 

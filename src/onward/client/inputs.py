@@ -53,6 +53,6 @@ def fitting(data: bytes, what: str) -> bytes:
     if len(data) > MAX_VALUE:
         raise PayloadTooLarge(
             f"{what} is {len(data):,} bytes long, the limit is {MAX_VALUE:,}: "
-            "keep large values elsewhere and pass where they are"
+            "keep large values elsewhere and pass on where they are"
         )
     return data

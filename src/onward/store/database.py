@@ -39,6 +39,9 @@ UNFIT = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.P
 REFUSED = asyncpg.PostgresError
 """Whatever else the database may say to a statement."""
 
+TRANSIENT = (DatabaseUnavailable, TimeoutError, *BROKEN, REFUSED)
+"""What a loop that comes round again notes and goes on after: a cancelled statement must not end a worker."""
+
 
 class Line:
     """One connection with its prepared statements, for one call at a time. Opened by the first call.
@@ -153,7 +156,7 @@ async def connect(url: str, name: str = "onward") -> asyncpg.Connection:
     """One connection, with errors that a person can act on."""
     try:
         return await asyncpg.connect(
-            url, timeout=10, statement_cache_size=0, server_settings={"application_name": name, "jit": "off"}
+            url, timeout=10, statement_cache_size=0, server_settings={"application_name": name}
         )
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
         raise OnwardError(f"the database refused the user or password of {shown(url)}: {error}") from error

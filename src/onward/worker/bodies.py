@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from onward.authoring.context import Context
+from onward.client import inputs
 from onward.core.codec import PLAIN
 from onward.core.frozen import freeze
 from onward.worker import faults, tasks
 from onward.worker.execution import Ending, Execution
-from onward.worker.verbs import Verbs, fits, not_awaited
+from onward.worker.verbs import Verbs, not_awaited
 
 
 async def play(run: Execution, verbs: Verbs) -> None:
@@ -21,7 +22,7 @@ async def play(run: Execution, verbs: Verbs) -> None:
             not_awaited(unawaited)
         what = f"the result of workflow {run.workflow.name!r}"
         data = run.workflow.output_codec.encode(output, what)
-        fits(data, what)
+        inputs.fitting(data, what)
         ending = Ending("completed", data, None)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         if run.over or run.cancelled:

@@ -332,12 +332,12 @@ class Execution:
     def answered_ask(self, ask: Ask, answer: Answer) -> None:
         self._asking = False
         if answer.word == "invalid":
-            self.lost("lost")
+            self.lost("invalid")
         elif ask.op == "release" and answer.word == "ok":
             self.stop_tasks()
             self.mode = Mode.OVER
             self.host.left(self, release=False)
-        elif answer.word == "parked":
+        elif answer.word == "suspended":
             self._suspended(answer)
         elif answer.word in ("ok", "stale"):
             if ask.op == "mark":
@@ -429,11 +429,12 @@ class Execution:
         if self.mode is Mode.OVER:
             return
         if word.startswith("invalid"):
-            _log.error("run %s: %s", self.key, word)
+            self.park(f"the database refused what this run sent ({word}): nothing of it was recorded")
+            return
         self.cancelled = word == "cancelled"
         self.stop_tasks()
         self.mode = Mode.OVER
-        release = word == "conflict" or word.startswith("invalid")
+        release = word == "conflict"
         self.host.left(self, release=release)
         if release:
             self.host.committer.ask(Farewell(), Ask(self.out.run_id, self.receipt, "release"))

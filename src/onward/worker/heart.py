@@ -17,8 +17,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
-from onward.errors import DatabaseUnavailable
-from onward.store.database import BROKEN
+from onward.store.database import TRANSIENT
 from onward.store.handouts import HandOuts, hold_session
 from onward.store.listener import Listener
 
@@ -91,8 +90,8 @@ class Heart:
             await asyncio.sleep(pause)
             try:
                 await beat()
-            except (DatabaseUnavailable, *BROKEN) as error:
-                _log.warning("the database is out of reach: %s", error or type(error).__name__)
+            except TRANSIENT as error:
+                _log.warning("the database does not answer: %s", error or type(error).__name__)
 
     async def _beat(self) -> None:
         asked = self._loop.time()

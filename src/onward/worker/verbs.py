@@ -18,6 +18,7 @@ from uuid import UUID
 from onward.authoring.current import executing
 from onward.authoring.definition import Workflow
 from onward.authoring.engine import Wait, Work
+from onward.client import inputs
 from onward.core import ids
 from onward.core.codec import PLAIN, Codec, searchable
 from onward.core.replay import Call, Row
@@ -25,9 +26,6 @@ from onward.errors import InvalidInput, OnwardError, PayloadTooLarge, StepNotAwa
 from onward.store.handouts import Result, Want
 from onward.worker import attempts, faults
 from onward.worker.execution import Execution, shown
-
-MAX_VALUE = 1 << 20
-"""Bytes of a journalled value. Larger ones need the payload store."""
 
 _chance = random.Random()
 """For jitter."""
@@ -200,7 +198,7 @@ class Verbs:
                 if unawaited := self.not_awaited(call.path):
                     raise not_awaited(unawaited)
                 data, value = work.codec.trip(value, f"step {shown(call.path)}")
-                fits(data, f"the result of step {shown(call.path)}")
+                inputs.fitting(data, f"the result of step {shown(call.path)}")
             except (Exception, SystemExit) as error:
                 error_record = faults.of_step(error).encode()
                 delay = None
@@ -281,7 +279,7 @@ class Verbs:
             try:
                 codec = PLAIN if isinstance(workflow, str) else workflow.input_codec
                 data = codec.encode(value, f"the input of {shown(call.path)}")
-                fits(data, f"the input of {shown(call.path)}")
+                inputs.fitting(data, f"the input of {shown(call.path)}")
                 await self._start_child(run, child, workflow, data, call.kind, run.out.tenant)
             except (InvalidInput, PayloadTooLarge) as error:
                 row = await self._journalled(call, self._result(call, None, faults.of_step(error).encode(), 1, began))
@@ -318,14 +316,6 @@ async def _first(tasks: Mapping[str, asyncio.Task[Any]], known: Row | None) -> s
             return winner
     await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
     return next(name for name, task in tasks.items() if task.done())
-
-
-def fits(data: bytes, what: str) -> None:
-    if len(data) > MAX_VALUE:
-        raise PayloadTooLarge(
-            f"{what} is {len(data):,} bytes long, the limit is {MAX_VALUE:,}: "
-            "keep large values elsewhere and return where they are"
-        )
 
 
 def not_awaited(paths: list[str]) -> NoReturn:

@@ -28,8 +28,8 @@ from onward.authoring.definition import Workflow
 from onward.client import address, inputs
 from onward.core import durations
 from onward.core.durations import Duration
-from onward.errors import DatabaseUnavailable, InvalidInput, OnwardError, RunCancelled, WorkflowVersionMismatch
-from onward.store.database import BROKEN, Database
+from onward.errors import InvalidInput, OnwardError, RunCancelled, WorkflowVersionMismatch
+from onward.store.database import TRANSIENT, Database
 from onward.store.handouts import Ask, HandOut, HandOuts, Served, WorkerDead
 from onward.store.listener import Listener
 from onward.store.runs import Runs
@@ -174,7 +174,7 @@ class Worker:
         await self.committer.stop()
         await self._heart.stop()
         self._database.patience = 2.0
-        with contextlib.suppress(DatabaseUnavailable, *BROKEN):
+        with contextlib.suppress(*TRANSIENT):
             if self._heart.worker_id:
                 await self._store.retire(self._heart.worker_id)
                 await self._store.announce(self._over_runs, work=True)
@@ -206,8 +206,8 @@ class Worker:
                     pause = await self._until_due(look=not (told and found))
                 except WorkerDead:
                     self._declared_dead()
-                except (DatabaseUnavailable, *BROKEN) as error:
-                    _log.debug("no claim: %s", error)
+                except TRANSIENT as error:
+                    _log.warning("no claim: %s", error or type(error).__name__)
                     pause = 0.2
             told = True
             try:
@@ -245,9 +245,11 @@ class Worker:
         if out.partial:  # the coroutine is gone, and the claim left out what it knew
             out = out._replace(rows=await self._store.journal(out.run_id))
         workflow = self._workflows.get((out.workflow, out.version))
-        if workflow is None:
-            served = max(v for name, v in self._workflows if name == out.workflow)
-            raise WorkflowVersionMismatch(out.workflow, served, out.version)
+        if workflow is None:  # a bug, but no reason to stop serving the others
+            served = max((v for name, v in self._workflows if name == out.workflow), default=0)
+            _log.error("%s", WorkflowVersionMismatch(out.workflow, served, out.version))
+            self.committer.ask(Farewell(), Ask(out.run_id, out.receipt, "release"))
+            return
         run = self._hot[out.run_id] = Execution(self, out, workflow)
         verbs = Verbs(run, self._start_child, self._cancel_child)
         run.main = self.loop.create_task(play(run, verbs))
@@ -374,8 +376,8 @@ class Worker:
             try:
                 async with self._handing_out:  # a claim whose answer is on its way would seem unknown
                     await self._attend(everything=looks % 5 == 0)
-            except (DatabaseUnavailable, *BROKEN) as error:
-                _log.debug("not attended: %s", error)
+            except TRANSIENT as error:
+                _log.warning("not attended: %s", error or type(error).__name__)
 
     async def _attend(self, everything: bool) -> None:
         held = [(run.out.run_id, run.receipt) for run in self._hot.values()]
@@ -401,7 +403,7 @@ class Worker:
             self._over.clear()
             runs, self._over_runs = self._over_runs, []
             parents, self._over_parents = self._over_parents, False
-            with contextlib.suppress(DatabaseUnavailable, *BROKEN):  # those who wait poll as well
+            with contextlib.suppress(*TRANSIENT):  # those who wait poll as well
                 await self._store.announce(runs, parents)
 
     # ---- children ------------------------------------------------------------------------------------------------
@@ -426,7 +428,7 @@ class Worker:
 
 
 async def _quietly(work: Any) -> None:
-    with contextlib.suppress(DatabaseUnavailable, *BROKEN):
+    with contextlib.suppress(*TRANSIENT):
         await work
 
 

@@ -25,16 +25,16 @@ begin
     update onward.message m
        set owner = null, visible_at = v_now, executing = false,
            progress = case when p_violent then j.last else m.progress end,
-           read_count = case when not p_violent then m.read_count
+           deaths = case when not p_violent then m.deaths
                              when j.last > m.progress then 1
-                             when m.read_count = 0 or m.executing then m.read_count + 1
-                             else m.read_count end
+                             when m.deaths = 0 or m.executing then m.deaths + 1
+                             else m.deaths end
       from (select id, coalesce((select max(s.seq) from onward.step s where s.run_id = id), 0) as last
               from unnest(v_ids) as id) j
      where m.msg_id = j.id;
 
     select array_agg(m.msg_id) into v_dead from onward.message m
-     where m.msg_id = any (v_ids) and m.read_count >= 5;
+     where m.msg_id = any (v_ids) and m.deaths >= 5;
     if v_dead is not null then
         perform onward.fail_poison(v_dead, v_now);
     end if;

@@ -63,7 +63,7 @@ begin
               join onward.run_input i on i.run_id = c.id
              where m.msg_id = c.id
             returning r.run_id, r.tenant, r.workflow, r.version, m.receipt, r.parent, r.started_at, i.input,
-                      m.read_count, false, null::text[], null::text[], null::bytea[], null::bytea[],
+                      m.deaths, false, null::text[], null::text[], null::bytea[], null::bytea[],
                       null::integer[], null::timestamptz[], null::text[], null::integer[], null::boolean[];
         return;
     end if;
@@ -78,7 +78,7 @@ begin
      where m.msg_id = any (v_ids);
     return query
         select r.run_id, r.tenant, r.workflow, r.version, m.receipt, r.parent, r.started_at,
-               i.input, m.read_count, c.mine,
+               i.input, m.deaths, c.mine,
                j.names, j.kinds, j.outputs, j.errors, j.attempts, j.times, b.names, b.attempts, b.due
           from unnest(v_ids, v_mine) as c (id, mine)
           join onward.message m on m.msg_id = c.id

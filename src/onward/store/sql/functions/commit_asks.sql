@@ -9,7 +9,7 @@
 --   outcome), the body may have given up some of these waits: the pendings are written, but nothing is settled, the
 --   run is kept, and the answer is `stale`: the worker lets the body react and asks again.
 -- Twice: pendings are kept, settled rows stay settled; a second suspend or release is `lost`, and so it should be.
--- Answers: an object for each run: {run, answer: ok | stale | parked | lost | gone | cancelled, rows, waits}; rows are
+-- Answers: an object for each run: {run, answer: ok | stale | suspended | lost | gone | cancelled, rows, waits}; rows are
 --   the wants that the journal answers, waits what is left with its seconds to go.
 create or replace function onward.commit_asks(
     p_worker bigint, p_now timestamptz,
@@ -66,7 +66,7 @@ begin
                 when m.msg_id is null then case when r.status = 'cancelled' then 'cancelled' else 'gone' end
                 when m.owner is distinct from p_worker or m.receipt <> a.receipt then 'lost'
                 when a.run = any (v_stale) then 'stale'
-                when a.op = 'suspend' and a.run <> all (v_ready) then 'parked'
+                when a.op = 'suspend' and a.run <> all (v_ready) then 'suspended'
                 else 'ok' end,
             'rows', case when a.op in ('register', 'suspend') and m.receipt = a.receipt then (
                 select jsonb_agg(jsonb_build_array(

@@ -9,9 +9,10 @@ language sql volatile as $$
     select r.run_id, r.workflow, r.version, r.tenant, coalesce(x.status, 'running'),
            case when x.status is not null then x.status
                 when m.paused then 'paused'
-                when m.owner is not null then 'executing'
+                when m.owner is not null and exists (select 1 from onward.worker w where w.worker_id = m.owner
+                                                     and w.lease_until > onward.now()) then 'executing'
                 when m.reason is not null then 'parked'
-                when m.visible_at <= onward.now() then
+                when m.visible_at <= onward.now() or m.owner is not null then
                     case when onward.is_served(r.workflow, r.version) then 'queued' else 'stranded' end
                 else coalesce((
                     select case when bool_or(p.kind in ('wait', 'invoke', 'batch')) then 'waiting'

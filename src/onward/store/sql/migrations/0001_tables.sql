@@ -19,7 +19,7 @@ create table onward.message (
     receipt     bigint not null default 0,               -- counts hand-outs: the fencing token
     paused      boolean not null default false,
     reason      text,                                    -- why it is parked
-    read_count  integer not null default 0,              -- deaths of its owner since the last progress
+    deaths  integer not null default 0,              -- deaths of its owner since the last progress
     progress    bigint not null default 0,               -- the journal's end at the last of them
     executing   boolean not null default false,          -- a suspect that has begun to execute
     cached_by   bigint,                                  -- whose memory may hold the coroutine,
