@@ -107,3 +107,8 @@ def split(path: str) -> tuple[str, str]:
 def numbered(name: str, count: int) -> str:
     """What the use number `count` of a name in one place is called."""
     return name if count == 1 else f"{name}#{count}"
+
+
+def shown(path: str) -> str:
+    """A step's path, for people."""
+    return repr(path.replace(SEPARATOR, " / "))

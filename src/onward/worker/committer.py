@@ -45,6 +45,16 @@ class Sender(Protocol):
     def answered_end(self, end: End, word: str) -> None: ...
 
 
+class Farewell:
+    """Sends the last word for a run that is no longer in memory; whatever the answer, nothing follows."""
+
+    over = False
+
+    def answered_ask(self, ask: Ask, answer: Answer) -> None: ...
+    def answered_result(self, result: Result, word: str, at: datetime) -> None: ...
+    def answered_end(self, end: End, word: str) -> None: ...
+
+
 class Committer:
     """Collects what runs want written and flushes it. `stop` waits for what was handed in."""
 

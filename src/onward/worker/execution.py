@@ -27,10 +27,11 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from onward.authoring.definition import Workflow
+from onward.core.names import shown
 from onward.core.replay import Call, Replay, Row
 from onward.errors import LeaseLost, NonDeterminism, RunCancelled
 from onward.store.handouts import Answer, Ask, End, HandOut, Result, Want
-from onward.worker.committer import Committer
+from onward.worker.committer import Committer, Farewell
 from onward.worker.deadlines import Deadlines
 from onward.worker.rest import TURNS, Turns
 from onward.worker.tasks import Body, Counting
@@ -457,18 +458,3 @@ class Execution:
         for future in list(self._futures.values()):
             future.cancel()
         self._futures.clear()
-
-
-class Farewell:
-    """Sends the last word for a run that is no longer in memory; whatever the answer, nothing follows."""
-
-    over = False
-
-    def answered_ask(self, ask: Ask, answer: Answer) -> None: ...
-    def answered_result(self, result: Result, word: str, at: datetime) -> None: ...
-    def answered_end(self, end: End, word: str) -> None: ...
-
-
-def shown(path: str) -> str:
-    """A step's path, for people."""
-    return repr(path.replace("\x1f", " / "))

@@ -21,11 +21,12 @@ from onward.authoring.engine import Wait, Work
 from onward.client import inputs
 from onward.core import ids
 from onward.core.codec import PLAIN, Codec, searchable
+from onward.core.names import shown
 from onward.core.replay import Call, Row
 from onward.errors import InvalidInput, OnwardError, PayloadTooLarge, StepNotAwaited
 from onward.store.handouts import Result, Want
 from onward.worker import attempts, faults
-from onward.worker.execution import Execution, shown
+from onward.worker.execution import Execution
 
 _chance = random.Random()
 """For jitter."""

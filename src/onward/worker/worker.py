@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import heapq
 import logging
 import os
 import signal
@@ -33,10 +32,12 @@ from onward.store.database import TRANSIENT, Database
 from onward.store.handouts import Ask, HandOut, HandOuts, Served, WorkerDead
 from onward.store.listener import Listener
 from onward.store.runs import Runs
+from onward.worker.announcer import Announcer
 from onward.worker.bodies import play
-from onward.worker.committer import Committer
+from onward.worker.committer import Committer, Farewell
 from onward.worker.deadlines import Deadlines
-from onward.worker.execution import Execution, Farewell, Mode
+from onward.worker.dues import Dues
+from onward.worker.execution import Execution, Mode
 from onward.worker.heart import Heart
 from onward.worker.rest import Turns
 from onward.worker.tasks import Counting
@@ -51,8 +52,6 @@ CACHED = 1000
 """Suspended coroutines that are kept: only ever a saving, so a bound costs nothing but a replay."""
 POLL = 1.0
 """Seconds between looks that no notification asked for."""
-MOST_DUES = 100_000
-"""Deadlines that are remembered here; those beyond are found by polling."""
 LAST_CHANCE = 4
 """A run whose worker died so often is delivered once with nothing else executing."""
 
@@ -80,7 +79,7 @@ class Worker:
         self._cache: OrderedDict[UUID, Execution] = OrderedDict()
         self._ending: set[asyncio.Task[Any]] = set()
         self._chores: set[asyncio.Task[Any]] = set()
-        self._dues: list[float] = []
+        self._dues = Dues()
         self._alone: Execution | None = None
         self._stopping = False
         self._started = False
@@ -119,10 +118,9 @@ class Worker:
         self.threads = Threads(self._thread_count)
         self.deadlines = Deadlines()
         self.counting = Counting.install(self.loop)
-        self._wake, self._look, self._calm, self._over = (asyncio.Event() for _ in range(4))
+        self._wake, self._look, self._calm = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._handing_out = asyncio.Lock()
-        self._over_runs: list[UUID] = []
-        self._over_parents = False
+        self._announcer = Announcer(self._store)
         self._listener = Listener(self._database, "onward_work", self._told)
         self._heart = Heart(self._store, self._listener, self._lease, self._register, self._revived)
         self.committer = Committer(self._store, lambda: self._heart.worker_id, self._declared_dead, self._flushed)
@@ -136,7 +134,7 @@ class Worker:
         self.committer.start()
         self._loops = [
             asyncio.create_task(loop(), name=f"onward-{loop.__name__.strip('_')}")
-            for loop in (self._claim_loop, self._attend_loop, self._announce_loop)
+            for loop in (self._claim_loop, self._attend_loop, self._announcer.loop)
         ]
         return self
 
@@ -177,7 +175,7 @@ class Worker:
         with contextlib.suppress(*TRANSIENT):
             if self._heart.worker_id:
                 await self._store.retire(self._heart.worker_id)
-                await self._store.announce(self._over_runs, work=True)
+                await self._announcer.flush(work=True)
         await self._listener.stop()
         self.threads.stop()
         self.counting.uninstall()
@@ -218,14 +216,8 @@ class Worker:
 
     async def _until_due(self, look: bool) -> float:
         """Seconds until the next look. The database is asked for what others put to sleep, unless there is work."""
-        now = self.loop.time()
-        while self._dues and self._dues[0] <= now:
-            heapq.heappop(self._dues)
-        due = self._dues[0] - now if self._dues else POLL
-        if look:
-            first = await self._store.next_due(self._heart.worker_id)
-            due = due if first is None else min(due, first)
-        return min(POLL, max(due + 0.001, 0.005))
+        dues = [POLL, self._dues.next(), await self._store.next_due(self._heart.worker_id) if look else None]
+        return max(min(due for due in dues if due is not None) + 0.001, 0.005)
 
     async def _claim(self, limit: int) -> int:
         async with self._handing_out:
@@ -287,13 +279,10 @@ class Worker:
 
     def due_in(self, seconds: float) -> None:
         """A run that was put to sleep here is due then: only a reason to look."""
-        if seconds < 3600 and len(self._dues) < MOST_DUES:
-            heapq.heappush(self._dues, self.loop.time() + seconds)
+        self._dues.add(seconds)
 
     def ended(self, run: Execution) -> None:
-        self._over_runs.append(run.out.run_id)
-        self._over_parents = self._over_parents or run.out.parent is not None
-        self._over.set()
+        self._announcer.add(run.out.run_id, run.out.parent)
         self._forget(run)
 
     def left(self, run: Execution, *, release: bool) -> None:
@@ -395,16 +384,6 @@ class Worker:
                 run.leave()
             else:
                 run.lost(news.word)
-
-    async def _announce_loop(self) -> None:
-        """Wakes whoever waits for results, outside the commits that ended the runs."""
-        while True:
-            await self._over.wait()
-            self._over.clear()
-            runs, self._over_runs = self._over_runs, []
-            parents, self._over_parents = self._over_parents, False
-            with contextlib.suppress(*TRANSIENT):  # those who wait poll as well
-                await self._store.announce(runs, parents)
 
     # ---- children ------------------------------------------------------------------------------------------------
 
