@@ -179,6 +179,14 @@ async def poison(ctx: Context, gate: str) -> None:
 
 
 @workflow
+async def dawdle(ctx: Context, gate: str) -> str:
+    """Is in its worker's memory without executing a step, until the gate is open."""
+    while not is_free(gate):
+        await asyncio.sleep(0.02)
+    return await ctx.step.run("lasting", lasting, 0.0)
+
+
+@workflow
 async def stumble(ctx: Context, times: int) -> int:
     """Its worker dies in each of its steps, once."""
     return sum([await ctx.step.run(f"step {i}", deadly_at_first, i) for i in range(times)])
@@ -257,6 +265,7 @@ everything: dict[str, Any] = {
             last,
             keep_appointments,
             poison,
+            dawdle,
             stumble,
             recover,
             try_again,

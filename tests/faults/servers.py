@@ -61,11 +61,6 @@ class Server:
                 assert time.monotonic() < deadline, "Postgres does not start"
                 time.sleep(0.02)
 
-    def restart(self) -> None:
-        """As `pg_ctl restart -m fast` does it."""
-        self.stop(signal.SIGINT)
-        self.start()
-
     def stop(self, number: signal.Signals) -> None:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):

@@ -41,7 +41,8 @@ async def supervised(crew: Crew, *serve: str, **options: Any) -> AsyncIterator[l
 async def test_a_run_that_kills_its_worker_fails_alone_and_its_neighbours_finish(crew: Crew) -> None:
     asleep, waiting = await crew.client.start("nod-off", 600.0), await crew.client.start("idle")
     lengthy = Start(1.0)  # too long to be done before the next death
-    async with supervised(crew, "poison", "last", "idle", "nod-off") as pids:
+    async with supervised(crew, "poison", "last", "dawdle", "idle", "nod-off") as pids:
+        inactive = await crew.client.start("dawdle", "late")
         slow = await crew.client.start_many("last", [lengthy])
         bad = await crew.client.start("poison", "loose")
         slow += await crew.client.start_many("last", [lengthy, lengthy])
@@ -58,8 +59,11 @@ async def test_a_run_that_kills_its_worker_fails_alone_and_its_neighbours_finish
         assert len(deliveries) == LIMIT
         assert len({event.pid for event in deliveries}) == LIMIT == len(pids) - 1
         assert _beside(crew, deliveries[-1]) == set()
-        counts = "select deaths from onward.message where msg_id = any ($1::text[]::uuid[])"
-        assert [n for (n,) in await crew.sql(counts, [asleep.id, waiting.id])] == [0, 0]
+        deaths = "select deaths from onward.message where msg_id = $1"
+        assert [await crew.value(deaths, run.id) for run in (asleep, waiting)] == [0, 0]
+        assert await crew.value(deaths, inactive.id) == 1  # at the first death nothing is known yet of who executed
+        crew.open("late")
+        assert await inactive.result(timeout=20) == "lasted"
         await waiting.signal("sign", "now")
         assert await waiting.result(timeout=20) == "now"
         assert (await asleep.get()).state == "sleeping"

@@ -24,6 +24,7 @@ BROKEN = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # told of the server's end, and not closed yet
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
@@ -57,7 +58,7 @@ class Line:
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         try:
             statement = self._statements.get(sql) or await self._prepare(sql)
-            rows: list[asyncpg.Record] = await statement.fetch(*args)
+            rows: list[asyncpg.Record] = await statement.fetch(*args, timeout=self._database.silence)
         except REFUSED as error:
             if isinstance(error, BROKEN):
                 self.close()
@@ -77,16 +78,19 @@ class Line:
         if self._connection is None or self._connection.is_closed():
             self._statements.clear()
             self._connection = await self._database.connect()
-        statement = self._statements[sql] = await self._connection.prepare(sql)
+        statement = self._statements[sql] = await self._connection.prepare(sql, timeout=self._database.silence)
         return statement
 
 
 class Database:
     """One database, reached over at most `size` lines. Connects when first used; `close` may be called twice."""
 
-    def __init__(self, url: str, *, size: int = 4, patience: float = 30.0, name: str = "onward") -> None:
+    def __init__(
+        self, url: str, *, size: int = 4, patience: float = 30.0, silence: float = 60.0, name: str = "onward"
+    ) -> None:
         self.url = url
         self.patience = patience
+        self.silence = silence
         self._name = name
         self._free = [Line(self) for _ in range(size)]
         self._slots = asyncio.Semaphore(size)

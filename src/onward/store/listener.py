@@ -53,8 +53,11 @@ class Listener:
             if self._connection is None:
                 return False
             try:
-                return await call(self._connection)
+                async with asyncio.timeout(5):
+                    return await call(self._connection)
             except BROKEN:
+                if self._connection is not None:
+                    self._connection.terminate()  # `_listen` opens another
                 return False
 
     async def _run(self) -> None:

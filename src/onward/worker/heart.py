@@ -53,9 +53,11 @@ class Heart:
 
     async def start(self) -> None:
         await self._enlist()
+        await self._hold()
         self._tasks = [
             asyncio.create_task(self._every(self._beat), name="onward-heartbeat"),
             asyncio.create_task(self._every(self._reap), name="onward-reaper"),
+            asyncio.create_task(self._every(self._hold), name="onward-holder"),
         ]
 
     async def stop(self) -> None:
@@ -76,12 +78,16 @@ class Heart:
         self._held_on = 0
         self._until = asked + self._lease * 0.8
         self._dead = False
-        await self._hold()
 
     async def _hold(self) -> None:
-        """The session lock goes with the connection: a new one has to take it again."""
-        connection = self._listener.connections
-        if self._held_on != connection and await self._listener.use(lambda c: hold_session(c, self.worker_id)):
+        """The session lock goes with the connection: a new one has to take it again. Never in a heartbeat's way:
+        the listening connection may be half-open while the others are well."""
+        connection, worker = self._listener.connections, self.worker_id
+        if (
+            self._held_on != connection
+            and await self._listener.use(lambda c: hold_session(c, worker))
+            and worker == self.worker_id
+        ):
             self._held_on = connection
 
     async def _every(self, beat: Callable[[], Awaitable[None]]) -> None:
@@ -104,7 +110,6 @@ class Heart:
             self._on_revived()
             return
         self._until = asked + self._lease * 0.8
-        await self._hold()
         if not stood:
             self._on_revived()
 

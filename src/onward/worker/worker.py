@@ -18,7 +18,7 @@ import os
 import signal
 import socket
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
@@ -83,6 +83,8 @@ class Worker:
         self._alone: Execution | None = None
         self._stopping = False
         self._started = False
+        self._doom: BaseException | None = None  # what ended one of the loops, against all intent
+        self._on_doom: Callable[[], None] = lambda: None
         self.executing = 0
 
     # ---- life ------------------------------------------------------------------------------------------
@@ -104,7 +106,10 @@ class Worker:
                     loop.add_signal_handler(number, told)
                     handlers.callback(loop.remove_signal_handler, number)
             async with self:
+                self._on_doom = stop.set
                 await stop.wait()
+        if self._doom is not None:
+            raise self._doom
 
     async def __aenter__(self) -> Self:
         if self._started:
@@ -112,7 +117,9 @@ class Worker:
         self._started = True
         self.loop = asyncio.get_running_loop()
         self._address = await address.resolve(self._url)
-        self._database = Database(self._address.url, size=5, name="onward worker")
+        self._database = Database(
+            self._address.url, size=5, silence=max(2.0, min(10.0, self._lease / 3)), name="onward worker"
+        )
         self._store = HandOuts(self._database)
         self.turns = Turns()
         self.threads = Threads(self._thread_count)
@@ -136,7 +143,16 @@ class Worker:
             asyncio.create_task(loop(), name=f"onward-{loop.__name__.strip('_')}")
             for loop in (self._claim_loop, self._attend_loop, self._announcer.loop)
         ]
+        for task in self._loops:
+            task.add_done_callback(self._loop_ended)
         return self
+
+    def _loop_ended(self, task: asyncio.Task[None]) -> None:
+        """A worker that has lost one of its loops must not look alive: `run` ends with the error."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.critical("%s ended: this worker serves no more", task.get_name(), exc_info=error)
+            self._doom = error
+            self._on_doom()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

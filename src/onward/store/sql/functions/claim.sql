@@ -78,7 +78,11 @@ begin
      where m.msg_id = any (v_ids);
     return query
         select r.run_id, r.tenant, r.workflow, r.version, m.receipt, r.parent, r.started_at,
-               i.input, m.deaths, c.mine,
+               i.input,
+               case when m.deaths = 0 then 0
+                    when exists (select 1 from onward.step s where s.seq > m.progress and s.run_id = c.id) then 0
+                    else m.deaths end,       -- it got on since its last death: no suspect any more
+               c.mine,
                j.names, j.kinds, j.outputs, j.errors, j.attempts, j.times, b.names, b.attempts, b.due
           from unnest(v_ids, v_mine) as c (id, mine)
           join onward.message m on m.msg_id = c.id
