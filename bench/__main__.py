@@ -31,10 +31,8 @@ async def run(url: str, chosen: list[str], scale: float) -> list[measures.Result
             found = await measure(place)
             for result in found if isinstance(found, list) else [found]:
                 bar = f"≥ {result.at_least}" if result.at_least is not None else f"≤ {result.at_most}"
-                print(
-                    f"{'ok  ' if result.met else 'MISS'} {result.name:60} {result.ratio:8.2f}  {bar:8}  {result.detail}",
-                    flush=True,
-                )
+                word = "ok  " if result.met else "MISS"
+                print(f"{word} {result.name:60} {result.ratio:8.2f}  {bar:8}  {result.detail}", flush=True)
                 results.append(result)
         await bare.close()
     return results
