@@ -89,6 +89,7 @@ class Execution:
         self.mode = Mode.HOT
         self.body = Body()
         self.stir = 0  # counted by Turns
+        self.watched = False
         self._resting = False
         self.cancelled = False
         self.now: datetime = out.started_at

@@ -8,7 +8,8 @@ fixed means: the same the first time and on replay. TURNS bounds how deep groups
 
 A body of one task has nothing else to do once it awaits a step: one turn will do (see tasks.py).
 
-One callback a turn serves all runs, and none is scheduled while all of them rest.
+One callback a turn serves all runs, and none is scheduled while all of them rest: a loop that turns for nobody takes
+the processor from the database that it waits for.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Restless(Protocol):
     """Something that is told when it has come to rest: `stir` was counted up last so many turns ago."""
 
     stir: int
+    watched: bool
 
     def at_rest(self) -> None: ...
 
@@ -32,16 +34,21 @@ class Turns:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        # Who is stirred again leaves an entry behind, which is passed over when its turn comes.
         self._ring: list[list[tuple[Restless, int]]] = [[] for _ in range(TURNS + 1)]
         self._turn = 0
-        self._watched = 0
+        self._watched = 0  # those, not entries
+        self._ticking = False
 
     def watch(self, who: Restless, turns: int = TURNS) -> None:
         """`who` was stirred: so many turns from now it has come to rest, unless it is stirred again."""
         who.stir += 1
         self._ring[(self._turn + turns) % (TURNS + 1)].append((who, who.stir))
-        self._watched += 1
-        if self._watched == 1:
+        if not who.watched:
+            who.watched = True
+            self._watched += 1
+        if not self._ticking:
+            self._ticking = True
             self._loop.call_soon(self._tick)
 
     def _tick(self) -> None:
@@ -51,7 +58,9 @@ class Turns:
             self._ring[self._turn] = []
             for who, stir in slot:
                 if who.stir == stir:
+                    who.watched = False
+                    self._watched -= 1
                     who.at_rest()
-            self._watched -= len(slot)
-        if self._watched:
+        self._ticking = self._watched > 0
+        if self._ticking:
             self._loop.call_soon(self._tick)
