@@ -13,7 +13,7 @@ from uuid import UUID
 from onward.authoring.definition import Workflow
 from onward.authoring.engine import Engine, Wait, Work
 from onward.core import names
-from onward.core.codec import PLAIN, Codec, codec, return_type
+from onward.core.codec import PLAIN, Codec, codec, codec_of
 from onward.core.durations import Duration, seconds
 from onward.core.retry import Retry
 from onward.errors import InvalidInput
@@ -161,7 +161,7 @@ class Steps:
                 f"ctx.step.run({name!r}, fn, arg), not what it returned ({fn!r})"
             )
         limit = defaults.step_timeout if timeout is None else _limit(name, timeout)
-        how = codec(return_type(fn)) if type is None else codec(type)
+        how = codec_of(fn) if type is None else codec(type)
         return self._engine.run(names.step_name(name), Work(fn, args, retry or defaults.retry, limit, how))
 
     def sleep(self, name: str, duration: Duration) -> Coroutine[object, None, None]:

@@ -20,6 +20,7 @@ import types
 import typing
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from onward.core.canonical_json import canonical
 from onward.core.containment import contains
@@ -38,6 +39,7 @@ __all__ = [
     "Codec",
     "canonical",
     "codec",
+    "codec_of",
     "contains",
     "input_type",
     "return_type",
@@ -60,6 +62,20 @@ def codec(type_: Any = Any) -> Codec:
         return _kept(type_) if _hashable(type_) else _make(type_)
     except Exception as error:  # not kept: a name that is not defined yet may be later
         return _Unsupported(type_, error)
+
+
+_of: WeakKeyDictionary[Any, Codec] = WeakKeyDictionary()
+
+
+def codec_of(fn: Any) -> Codec:
+    """The codec of what a function returns: asked at every call of a step, so it is kept for plain functions."""
+    try:
+        return _of[fn]
+    except (KeyError, TypeError):
+        how = codec(return_type(fn))
+    if type(fn) is types.FunctionType and fn.__closure__ is None and not isinstance(how, _Unsupported):
+        _of[fn] = how  # not for closures: see declarations.py
+    return how
 
 
 def _hashable(type_: Any) -> bool:

@@ -111,4 +111,4 @@ def numbered(name: str, count: int) -> str:
 
 def shown(path: str) -> str:
     """A step's path, for people."""
-    return repr(path.replace(SEPARATOR, " / "))
+    return repr(path.replace(SEPARATOR, " / ") if SEPARATOR in path else path)

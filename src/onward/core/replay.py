@@ -145,6 +145,15 @@ class Replay:
 
     def next_row(self) -> tuple[Call, Row] | None:
         """The oldest row that is asked for. The call counts as answered from here on (law 2)."""
+        found = self._next_of_body() if self._body else None
+        if found is None and self._ready:
+            path, (_, row) = min(self._ready.items(), key=lambda item: item[1][0])
+            found = (self._calls[path], row)
+        if found is not None:
+            self._answer(*found)
+        return found
+
+    def _next_of_body(self) -> tuple[Call, Row] | None:
         skipped: list[Row] = []
         found = None
         while self._body and found is None:
@@ -154,12 +163,8 @@ class Replay:
                 skipped.append(row)
             elif call.waits:
                 found = (call, row)
-        self._body.extendleft(reversed(skipped))
-        if found is None and self._ready:
-            path, (_, row) = min(self._ready.items(), key=lambda item: item[1][0])
-            found = (self._calls[path], row)
-        if found is not None:
-            self._answer(*found)
+        if skipped:
+            self._body.extendleft(reversed(skipped))
         return found
 
     def _answer(self, call: Call, row: Row) -> None:
@@ -178,6 +183,10 @@ class Replay:
         """Is there a row that the body has still to be given, as far as can be told?"""
         calls = self._calls
         return any(row.path not in calls or calls[row.path].state is not State.WITHDRAWN for row in self._body)
+
+    def all_given(self) -> bool:
+        """Is there no row that anybody has still to be given?"""
+        return not self._body and not self._ready
 
     def may_start(self, call: Call) -> bool:
         """Law 3. Inside a step nothing waits for the body: the step is executed as a whole anyway."""

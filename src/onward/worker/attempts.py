@@ -9,9 +9,9 @@ from typing import Any
 
 from onward.authoring.current import CurrentStep, executing
 from onward.authoring.engine import Work
+from onward.core import durations
 from onward.core.replay import Call
-from onward.errors import OnwardError
-from onward.worker.deadlines import StepTimeout
+from onward.errors import OnwardError, StepTimeout
 from onward.worker.execution import Execution
 
 _COROUTINE = inspect.CO_COROUTINE
@@ -26,30 +26,28 @@ async def execute(run: Execution, call: Call, work: Work, attempt: int) -> Any:
     step = CurrentStep(run.key, call.path, attempt)
     token = executing.set(step)
     run.replay.begin_attempt(call.path)
+    deadlines, number = run.host.deadlines, 0
     try:
         if is_async(work.fn):
-            return await run.host.deadlines.within(work.timeout, work.fn(*work.args), task)
-        return await _in_thread(run, work, step, task)
+            number = deadlines.begin(work.timeout, task)
+            return await work.fn(*work.args)
+        await run.host.threads.slot()
+        number = deadlines.begin(work.timeout, task)
+        value = await run.host.threads.run(work.fn, work.args)
+        if inspect.isawaitable(value):  # a lambda or a partial around an async function
+            value = await value
+        return value
     except asyncio.CancelledError as error:
-        step.cancelled = True
+        step.cancelled = True  # a thread goes on: this is how it can tell
+        if deadlines.expired(number, task):
+            said = f"it took longer than {durations.show(work.timeout)}"
+            raise StepTimeout(step.name, attempt, StepTimeout.__name__, said) from error
         if run.over or run.cancelled or task.cancelling():
             raise
         raise OnwardError("the step's function was cancelled from inside") from error
     finally:
+        deadlines.end(number)
         executing.reset(token)
-
-
-async def _in_thread(run: Execution, work: Work, step: CurrentStep, task: asyncio.Task[Any]) -> Any:
-    await run.host.threads.slot()
-    within = run.host.deadlines.within
-    try:
-        value = await within(work.timeout, run.host.threads.run(work.fn, work.args), task)
-    except StepTimeout:
-        step.cancelled = True  # the thread goes on: this is how it can tell
-        raise
-    if inspect.isawaitable(value):  # a lambda or a partial around an async function
-        value = await within(work.timeout, value, task)
-    return value
 
 
 def is_async(fn: Callable[..., Any]) -> bool:

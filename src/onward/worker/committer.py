@@ -98,8 +98,9 @@ class Committer:
         self._wake()
 
     def _wake(self) -> None:
-        self._ready.set()
-        self._idle.clear()
+        if not self._ready.is_set():
+            self._ready.set()
+            self._idle.clear()
 
     async def _run(self) -> None:
         while True:

@@ -9,52 +9,45 @@ and by nobody else, has run out of time; a cancellation from outside goes on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any
-
-from onward.core import durations
-from onward.errors import OnwardError
 
 TICK = 0.05
 
 
-class StepTimeout(OnwardError):
-    """This attempt took too long. The body gets onward.errors.StepTimeout when it was the last one."""
-
-
 class Deadlines:
-    """The attempts that are executing, and until when they may."""
+    """The attempts that are executing, and until when they may. Who calls `begin` must call `end`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._until: dict[int, tuple[float, asyncio.Task[Any]]] = {}
-        self._expired: set[int] = set()
-        self._next = 0
+        self._expired: dict[int, int] = {}  # and how often the task had been cancelled before that
+        self._last = 0
         self._ticking = False
 
-    async def within(self, limit: float, awaitable: Awaitable[Any], task: asyncio.Task[Any]) -> Any:
-        """Awaits, in `task` (the current one), for at most `limit` seconds."""
-        number = self._next = self._next + 1
-        before = task.cancelling()
+    def begin(self, limit: float, task: asyncio.Task[Any]) -> int:
+        """From now on `task` has `limit` seconds; then it is cancelled."""
+        self._last = number = self._last + 1
         self._until[number] = (self._loop.time() + limit, task)
         if not self._ticking:
             self._ticking = True
             self._loop.call_later(TICK, self._tick)
-        try:
-            return await awaitable
-        except asyncio.CancelledError as error:
-            if number in self._expired and task.uncancel() <= before:
-                raise StepTimeout(f"it took longer than {durations.show(limit)}") from error
-            raise
-        finally:
-            self._until.pop(number, None)
-            self._expired.discard(number)
+        return number
+
+    def expired(self, number: int, task: asyncio.Task[Any]) -> bool:
+        """The task caught a CancelledError: because its time is over, and for no other reason?"""
+        before = self._expired.get(number)
+        return before is not None and task.uncancel() <= before
+
+    def end(self, number: int) -> None:
+        self._until.pop(number, None)
+        self._expired.pop(number, None)
 
     def _tick(self) -> None:
         now = self._loop.time()
         for number in [number for number, (until, _) in self._until.items() if until <= now]:
-            self._expired.add(number)
-            self._until.pop(number)[1].cancel()
+            _, task = self._until.pop(number)
+            self._expired[number] = task.cancelling()
+            task.cancel()
         self._ticking = bool(self._until)
         if self._ticking:
             self._loop.call_later(TICK, self._tick)

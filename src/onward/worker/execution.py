@@ -54,6 +54,7 @@ class Mode(Enum):
 class Host(Protocol):
     """The worker, as an execution sees it."""
 
+    loop: asyncio.AbstractEventLoop
     committer: Committer
     turns: Turns
     threads: Threads
@@ -83,10 +84,10 @@ class Execution:
 
     def __init__(self, host: Host, out: HandOut, workflow: Workflow[Any, Any]) -> None:
         self.host, self.out, self.workflow = host, out, workflow
-        self.loop = asyncio.get_running_loop()
+        self.loop = host.loop
         self.receipt = out.receipt
         self.key = str(out.run_id)
-        self.mode = Mode.HOT
+        self.mode, self.over = Mode.HOT, False
         self.body = Body()
         self.stir = 0  # counted by Turns
         self.watched = False
@@ -117,9 +118,9 @@ class Execution:
 
     # ---- for the verbs ---------------------------------------------------------------------------------
 
-    @property
-    def over(self) -> bool:
-        return self.mode is Mode.OVER
+    def is_over(self) -> None:
+        """Nothing of it goes on here: what it has not sent yet is thrown away."""
+        self.mode, self.over = Mode.OVER, True
 
     def remember(self, task: asyncio.Task[Any]) -> None:
         """A task beside the body's own that executes a step or a race: it is cancelled with the run."""
@@ -148,8 +149,25 @@ class Execution:
         future = self._futures[call.path] = self.loop.create_future()
         if self.mode is Mode.CACHED:  # the body went on by itself: it had awaited something that is no step
             self.host.poke(self)
-        self.stirred(1 if self.host.counting.knows_single(self.body) else TURNS)
+        if self.host.counting.knows_single(self.body):
+            self._rests_here()
+        else:
+            self.stirred()
         return future
+
+    def _rests_here(self) -> None:
+        """The body's only task is about to await: it has come to rest. There may be nothing to decide: its result is
+        on its way."""
+        if self._unanswered and not self._starting and not self.waits and self.replay.all_given():
+            self.host.turns.forget(self)
+            self._resting = True
+        else:
+            self.stirred(1)
+
+    def journalled(self, call: Call, result: Result) -> asyncio.Future[Row | None]:
+        """The result goes to the journal; a future of its row."""
+        self.send(result)
+        return self.expect(call)
 
     def _admitted(self) -> bool:
         return self.mode is Mode.HOT and not self.leaving and self.host.admits(self)
@@ -207,14 +225,13 @@ class Execution:
 
     def at_rest(self) -> None:
         self._resting = True
-        if self.mode in (Mode.OVER, Mode.CACHED, Mode.SUSPENDING):
-            return
-        if self.mode is Mode.ENDING:
-            self._finish()
+        if self.mode is not Mode.HOT:
+            if self.mode is Mode.ENDING:
+                self._finish()
             return
         if self._give() or self._diverged() or self._start():
             return
-        if self._held is None and (self._news_to_register() or (self._more and self.waits)):
+        if self._held is None and self.waits and (self._more or self._news_to_register()):
             self._held = []
         if self._unanswered or self._asking:
             return
@@ -327,7 +344,7 @@ class Execution:
         """The run stands still. It is tried again when a worker starts, every five minutes, and at `resume`."""
         _log.warning("run %s of %s is parked: %s", self.key, self.workflow.name, why)
         self.stop_tasks()
-        self.mode = Mode.OVER
+        self.is_over()
         self.host.left(self, release=False)
         self.host.committer.ask(Farewell(), Ask(self.out.run_id, self.receipt, "park", note=why))
 
@@ -337,7 +354,7 @@ class Execution:
             self.lost("invalid")
         elif ask.op == "release" and answer.word == "ok":
             self.stop_tasks()
-            self.mode = Mode.OVER
+            self.is_over()
             self.host.left(self, release=False)
         elif answer.word == "suspended":
             self._suspended(answer)
@@ -421,7 +438,7 @@ class Execution:
 
     def answered_end(self, end: End, word: str) -> None:
         if word == "ok":
-            self.mode = Mode.OVER
+            self.is_over()
             self.host.ended(self)
         else:
             self.lost(word)
@@ -435,7 +452,7 @@ class Execution:
             return
         self.cancelled = word == "cancelled"
         self.stop_tasks()
-        self.mode = Mode.OVER
+        self.is_over()
         release = word == "conflict"
         self.host.left(self, release=release)
         if release:

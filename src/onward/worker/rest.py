@@ -51,6 +51,13 @@ class Turns:
             self._ticking = True
             self._loop.call_soon(self._tick)
 
+    def forget(self, who: Restless) -> None:
+        """It has come to rest, as can be told without waiting."""
+        who.stir += 1
+        if who.watched:
+            who.watched = False
+            self._watched -= 1
+
     def _tick(self) -> None:
         self._turn = (self._turn + 1) % (TURNS + 1)
         slot = self._ring[self._turn]

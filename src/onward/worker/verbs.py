@@ -40,7 +40,7 @@ class Verbs:
     def __init__(
         self, run: Execution, start_child: StartChild, cancel_child: Callable[[Execution, UUID], None]
     ) -> None:
-        self._run = run
+        self._run, self.workflow = run, run.workflow
         self._start_child, self._cancel_child = start_child, cancel_child
         self._made: dict[str, Coroutine[Any, Any, Any]] = {}  # and not awaited yet
 
@@ -53,10 +53,6 @@ class Verbs:
     @property
     def tenant(self) -> str:
         return self._run.out.tenant
-
-    @property
-    def workflow(self) -> Workflow[Any, Any]:
-        return self._run.workflow
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -126,6 +122,8 @@ class Verbs:
 
     def not_awaited(self, parent: str = "") -> list[str]:
         """Calls whose coroutine nobody awaited; it is closed here, so that Python does not warn as well."""
+        if not self._made:
+            return []
         paths = self._run.replay.not_awaited(parent)
         for path in paths:
             self._made.pop(path).close()
@@ -140,15 +138,19 @@ class Verbs:
     # ---- one step ----------------------------------------------------------------------------------------------
 
     async def _step(self, call: Call, work: Work) -> Any:
-        run = self._run
-        row, value = await self._turn(call), None
-        if row is None:
-            try:
+        run, value = self._run, None
+        run.check()
+        self._made.pop(call.path, None)
+        try:
+            future = run.begin(call)
+            row = None if future is None else await future
+            if row is None:
                 result, value = await self._executed(call, work)
-            except BaseException:
-                run.withdraw(call)
-                raise
-            row = await self._journalled(call, result)
+                row = await run.journalled(call, result)
+                assert row is not None
+        except BaseException:
+            run.withdraw(call)
+            raise
         if row.error is None and (value is not None or row.output == b"null"):
             return value
         return self._given(row, work.codec)
@@ -169,9 +171,7 @@ class Verbs:
             raise
 
     async def _journalled(self, call: Call, result: Result) -> Row:
-        future = self._run.expect(call)
-        self._run.send(result)
-        row = await self._patiently(call, future)
+        row = await self._patiently(call, self._run.journalled(call, result))
         assert row is not None
         return row
 
@@ -185,21 +185,22 @@ class Verbs:
                 run.waits[call.path] = again
             else:
                 await self._patiently(call, run.wait(call, again))
+        host = run.host
         while True:
             attempt = failed + 1
             began = time.monotonic()
             try:
                 run.executing += 1
-                run.host.executing += 1
+                host.executing += 1
                 try:
                     value = await attempts.execute(run, call, work, attempt)
                 finally:
                     run.executing -= 1
-                    run.host.executing -= 1
+                    host.executing -= 1
                 if unawaited := self.not_awaited(call.path):
                     raise not_awaited(unawaited)
-                data, value = work.codec.trip(value, f"step {shown(call.path)}")
-                inputs.fitting(data, f"the result of step {shown(call.path)}")
+                data, value = work.codec.trip(value, what := f"step {shown(call.path)}")
+                inputs.fitting(data, what)
             except (Exception, SystemExit) as error:
                 error_record = faults.of_step(error).encode()
                 delay = None
