@@ -216,12 +216,12 @@ async def test_an_ended_or_unknown_run_cannot_be_paused(stage: Stage) -> None:
 async def test_a_lanes_numbers_only_grow(stage: Stage) -> None:
     worker = await stage.worker()
     out = await stage.hot(worker)
-    await worker.commit(step(out, "a"), no=5)
+    await worker.steps(out, "a", "b", no=5)
     for number in (5, 4):
         with pytest.raises(WorkerDead):
-            await worker.commit(step(out, f"b{number}"), no=number)
-    await worker.commit(step(out, "c"), no=9)
-    assert await stage.journal(out.run_id) == ["a", "c"]
+            await worker.steps(out, f"c{number}", f"d{number}", no=number)
+    await worker.steps(out, "e", no=9)
+    assert await stage.journal(out.run_id) == ["a", "b", "e"]
 
 
 async def test_a_lane_that_was_never_registered_takes_nothing(stage: Stage) -> None:

@@ -625,9 +625,10 @@ WEAKENED = {
         "commit",
         (
             "if a_runs is not null then",
-            "if s_runs is not null then steps := onward.commit_steps(p_worker, at, s_runs::uuid[], "
-            "s_receipts::bigint[], s_names, s_kinds::text[], s_outputs, s_errors, s_attempts::integer[], "
-            "s_seconds::float8[]); end if; if a_runs is not null then",
+            "if s_runs is not null then perform onward.commit_steps(p_worker, at, s_runs::uuid[], "
+            "s_receipts::bigint[], string_to_array(s_names, e'\\x1e'), s_kinds::text[], s_values, "
+            "s_starts::integer[], s_sizes::integer[], s_attempts::integer[], s_seconds::float8[]); "
+            "end if; if a_runs is not null then",
         ),
     ),
     "a settle journals every signal that matches": weak(

@@ -78,7 +78,10 @@ class Line:
         if self._connection is None or self._connection.is_closed():
             self._statements.clear()
             self._connection = await self._database.connect()
-        statement = self._statements[sql] = await self._connection.prepare(sql, timeout=self._database.silence)
+        # by a name: asyncpg has one without a name parsed and planned again at each call
+        name = f"onward_{len(self._statements)}"
+        statement = await self._connection.prepare(sql, name=name, timeout=self._database.silence)
+        self._statements[sql] = statement
         return statement
 
 

@@ -136,11 +136,13 @@ class Answer(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """To a batch, item by item. `results` and `ends` are None where every one is ok."""
+    """To a batch, item by item. `results` and `ends` are None where every one is ok; `times` is when a result was
+    journalled, None where all were `at` one time."""
 
     at: datetime
     asks: list[Answer]
     results: list[str] | None
+    times: list[datetime] | None
     ends: list[str] | None
 
 
@@ -158,8 +160,8 @@ class _AskAnswer(msgspec.Struct):
 
 _ask_answers = msgspec.json.Decoder(list[_AskAnswer])
 
-_COMMIT_STEP = "select * from onward.commit_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
-_COMMIT_END = "select * from onward.commit_end($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_COMMIT_STEP = "select onward.commit_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_COMMIT_END = "select onward.commit_end($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _COMMIT = """
     select * from onward.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
                                 $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33,
@@ -205,12 +207,14 @@ class HandOuts:
     async def commit(self, worker: int, lane: int, number: int, batch: Batch) -> Answers:
         """Sends a batch once. Raises one of BROKEN where the outcome is unknown."""
         if len(batch) == 1 and not batch.asks:
-            return await self._commit_one(worker, lane, number, batch)
+            at = await self._commit_alone(worker, lane, 2 * number, batch)
+            if at is not None:
+                return Answers(at, [], None, None, None)
         (answer,) = await self._commits.fetch(
             _COMMIT,
             worker,
             lane,
-            number,
+            2 * number + 1,
             _locks(batch) or None,
             *_ask_columns(batch.asks),
             *_result_columns(batch.results),
@@ -222,16 +226,15 @@ class HandOuts:
             Answer(a.answer, [Row(*row) for row in a.rows], [Waiting(*wait) for wait in a.waits])
             for a in (_ask_answers.decode(answer["asks"]) if answer["asks"] else ())
         ]
-        return Answers(answer["at"], asks, answer["steps"], answer["ends"])
+        return Answers(answer["at"], asks, answer["steps"], answer["times"], answer["ends"])
 
-    async def _commit_one(self, worker: int, lane: int, number: int, batch: Batch) -> Answers:
-        """A single step or end, without the arrays: what the latency of a lone run is made of."""
+    async def _commit_alone(self, worker: int, lane: int, number: int, batch: Batch) -> datetime | None:
+        """A single step or end, without the arrays: what the latency of a lone run is made of. None: there is more to
+        say than that it is done."""
         sql, items = (_COMMIT_STEP, batch.results) if batch.results else (_COMMIT_END, batch.ends)
-        ((alive, at, word),) = await self._commits.fetch(sql, worker, lane, number, *items[0])
-        if not alive:
-            raise WorkerDead
-        words = None if word == "ok" else [word]
-        return Answers(at, [], words, words)
+        ((at,),) = await self._commits.fetch(sql, worker, lane, number, *items[0])
+        done: datetime | None = at
+        return done
 
     async def announce(self, runs: Iterable[UUID], work: bool) -> None:
         await self.database.fetch(

@@ -105,6 +105,9 @@ class Committer:
     async def _run(self) -> None:
         while True:
             if (out := self._take()) is None:
+                await asyncio.sleep(0)  # those who were just told go on first, and mostly hand in more
+                out = self._take()
+            if out is None:
                 self._ready.clear()
                 self._idle.set()
                 await self._ready.wait()
@@ -120,6 +123,8 @@ class Committer:
                 self._on_flush()
 
     def _take(self) -> _Outgoing | None:
+        if not (self._asks or self._results or self._ends):
+            return None
         asks = _off(self._asks, MOST)
         results = _off(self._results, MOST - len(asks))
         ends = _off(self._ends, MOST - len(asks) - len(results))
@@ -172,15 +177,15 @@ class _Outgoing(NamedTuple):
     def deal(self, answers: Answers | None) -> None:
         """Each sender is told. In the order in which rows were committed: asks, results, ends."""
         if answers is None:
-            answers = Answers(_NEVER, [Answer("lost", [], [])] * len(self.asks), [], [])
-            answers = answers._replace(results=["lost"] * len(self.results), ends=["lost"] * len(self.ends))
+            lost = [Answer("lost", [], [])] * len(self.asks)
+            answers = Answers(_NEVER, lost, ["lost"] * len(self.results), None, ["lost"] * len(self.ends))
         for (sender, ask), answer in zip(self.asks, answers.asks, strict=True):
             if not sender.over:
                 sender.answered_ask(ask, answer)
-        words = answers.results or repeat("ok")
-        for (sender, result), word in zip(self.results, words):  # noqa: B905  endless when all are ok
+        words, times = answers.results or repeat("ok"), answers.times or repeat(answers.at)
+        for (sender, result), word, at in zip(self.results, words, times):  # noqa: B905  endless when all are ok
             if not sender.over:
-                sender.answered_result(result, word, answers.at)
+                sender.answered_result(result, word, at)
         for (sender, end), word in zip(self.ends, answers.ends or repeat("ok")):  # noqa: B905
             if not sender.over:
                 sender.answered_end(end, word)
@@ -193,6 +198,8 @@ Item = TypeVar("Item")
 
 def _off(queue: list[tuple[Sender, Item]], most: int) -> list[tuple[Sender, Item]]:
     """The first items of a queue, without those whose sender has given up."""
+    if not queue:
+        return []
     taken = queue[:most]
     del queue[:most]
     return [pair for pair in taken if not pair[0].over]
@@ -201,4 +208,4 @@ def _off(queue: list[tuple[Sender, Item]], most: int) -> list[tuple[Sender, Item
 def _refused(out: _Outgoing, why: str) -> Answers:
     asks = [Answer("invalid", [], []) for _ in out.asks]
     word = f"invalid: {why}"
-    return Answers(_NEVER, asks, [word for _ in out.results], [word for _ in out.ends])
+    return Answers(_NEVER, asks, [word for _ in out.results], None, [word for _ in out.ends])

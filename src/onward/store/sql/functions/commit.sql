@@ -8,8 +8,8 @@
 -- Twice: after an unknown outcome the same batch is sent again on the same lane with a higher number. A step
 --   meets its own row (same receipt) and is `ok`; a second end finds the message gone and is `gone`.
 -- A caller that lost its hold on a run gets `lost` for that run and nothing is written; its neighbours are done.
--- Answers: `steps` and `ends` are null where every one is `ok`; `asks` has a row for each that differs from a
---   plain `ok` in what the worker must know.
+-- Answers: `steps` and `ends` are null where every one is `ok`, `times` where every step was journalled just now; `asks`
+--   has a row for each that differs from a plain `ok` in what the worker must know.
 create or replace function onward.commit(
     p_worker bigint, p_lane integer, p_no bigint, p_locks uuid[],
     a_runs uuid[], a_receipts bigint[], a_ops text[], a_notes text[], a_rows integer[],
@@ -19,7 +19,7 @@ create or replace function onward.commit(
     s_attempts text, s_seconds text,
     e_runs uuid[], e_receipts bigint[], e_rows integer[], e_statuses text[], e_outputs bytea[], e_errors bytea[],
     e_parents uuid[],
-    out alive boolean, out at timestamptz, out steps text[], out asks jsonb, out ends text[])
+    out alive boolean, out at timestamptz, out steps text[], out times timestamptz[], out asks jsonb, out ends text[])
 language plpgsql
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
@@ -38,10 +38,11 @@ begin
                                    w_untils);
     end if;
     if s_runs is not null then
-        steps := onward.commit_steps(p_worker, at, s_runs::uuid[], s_receipts::bigint[],
-                                     string_to_array(s_names, e'\x1e'), s_kinds::text[], s_values,
-                                     s_starts::integer[], s_sizes::integer[], s_attempts::integer[],
-                                     s_seconds::float8[]);
+        select s.words, s.times into steps, times
+          from onward.commit_steps(p_worker, at, s_runs::uuid[], s_receipts::bigint[],
+                                   string_to_array(s_names, e'\x1e'), s_kinds::text[], s_values,
+                                   s_starts::integer[], s_sizes::integer[], s_attempts::integer[],
+                                   s_seconds::float8[]) s;
     end if;
     if e_runs is not null then
         ends := onward.commit_ends(p_worker, at, e_runs, e_receipts, e_rows, e_statuses, e_outputs, e_errors,

@@ -4,11 +4,12 @@
 --   write a thousand message rows. The gate is what makes the check safe: the fence is read in this statement's
 --   snapshot, and nobody else can own the run before this lane's batch has ended.
 -- p_values: outputs and errors end to end; p_sizes: how long each is, an error's below zero.
--- Answers: null when every step is `ok`; else one word an item, see step_word.
+-- Answers: null when every step is `ok`; else one word an item, see step_word, and when its row was journalled: a repeat
+--   must not tell the body another time than a replay will.
 create or replace function onward.commit_steps(
     p_worker bigint, p_now timestamptz, p_runs uuid[], p_receipts bigint[], p_names text[], p_kinds text[],
-    p_values bytea, p_starts integer[], p_sizes integer[], p_attempts integer[], p_seconds float8[])
-returns text[]
+    p_values bytea, p_starts integer[], p_sizes integer[], p_attempts integer[], p_seconds float8[],
+    out words text[], out times timestamptz[])
 language plpgsql as $$
 declare
     v_done bigint;
@@ -28,11 +29,13 @@ begin
     get diagnostics v_done = row_count;
     if v_done = cardinality(p_runs) and not exists (
         select 1 from onward.message where owner = p_worker and paused) then
-        return null;
+        return;
     end if;
 
-    return (
-        select array_agg(onward.step_word(p_worker, i.run, i.receipt, i.name) order by i.ord)
-          from unnest(p_runs, p_receipts, p_names) with ordinality as i (run, receipt, name, ord));
+    select array_agg(onward.step_word(p_worker, i.run, i.receipt, i.name) order by i.ord),
+           array_agg(coalesce(s.completed_at, p_now) order by i.ord)
+      into words, times
+      from unnest(p_runs, p_receipts, p_names) with ordinality as i (run, receipt, name, ord)
+      left join onward.step s on s.run_id = i.run and s.name = i.name;
 end
 $$;
