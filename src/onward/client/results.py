@@ -13,6 +13,8 @@ from onward.store.database import Database
 from onward.store.listener import Listener
 from onward.store.runs import ResultRecord, Runs
 
+SOON = 0.05
+"""Seconds until the first look that nothing asked for: a run may end just while the wait is being written."""
 POLL = 1.0
 HOLDS = 60.0
 """Seconds that a wait holds in the database unless it is written again."""
@@ -41,6 +43,7 @@ class Results:
         try:
             await self._listen()
             written = -HOLDS  # when the wait was written last
+            pause = SOON
             while True:
                 told.clear()
                 again = time.monotonic() - written > HOLDS / 2
@@ -50,12 +53,13 @@ class Results:
                     raise NotFound(f"no run {run_id}")
                 if found.status != "running":
                     return found
-                left = POLL if deadline is None else deadline - time.monotonic()
+                left = pause if deadline is None else deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"run {run_id} has not ended after {seconds:g} seconds")
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(left, POLL)):
+                    async with asyncio.timeout(min(left, pause)):
                         await told.wait()
+                pause = POLL
         finally:
             waits = self._waits.get(run_id, set())
             waits.discard(told)

@@ -137,13 +137,14 @@ class Answer(NamedTuple):
 
 class Answers(NamedTuple):
     """To a batch, item by item. `results` and `ends` are None where every one is ok; `times` is when a result was
-    journalled, None where all were `at` one time."""
+    journalled, None where all were `at` one time. `told`: who waits for the ended runs has been told."""
 
     at: datetime
     asks: list[Answer]
     results: list[str] | None
     times: list[datetime] | None
     ends: list[str] | None
+    told: bool = False
 
 
 class News(NamedTuple):
@@ -209,7 +210,7 @@ class HandOuts:
         if len(batch) == 1 and not batch.asks:
             at = await self._commit_alone(worker, lane, 2 * number, batch)
             if at is not None:
-                return Answers(at, [], None, None, None)
+                return Answers(at, [], None, None, None, told=True)
         (answer,) = await self._commits.fetch(
             _COMMIT,
             worker,

@@ -42,7 +42,7 @@ class Sender(Protocol):
 
     def answered_ask(self, ask: Ask, answer: Answer) -> None: ...
     def answered_result(self, result: Result, word: str, at: datetime) -> None: ...
-    def answered_end(self, end: End, word: str) -> None: ...
+    def answered_end(self, end: End, word: str, told: bool) -> None: ...
 
 
 class Farewell:
@@ -52,7 +52,7 @@ class Farewell:
 
     def answered_ask(self, ask: Ask, answer: Answer) -> None: ...
     def answered_result(self, result: Result, word: str, at: datetime) -> None: ...
-    def answered_end(self, end: End, word: str) -> None: ...
+    def answered_end(self, end: End, word: str, told: bool) -> None: ...
 
 
 class Committer:
@@ -188,7 +188,7 @@ class _Outgoing(NamedTuple):
                 sender.answered_result(result, word, at)
         for (sender, end), word in zip(self.ends, answers.ends or repeat("ok")):  # noqa: B905
             if not sender.over:
-                sender.answered_end(end, word)
+                sender.answered_end(end, word, answers.told)
 
 
 _Sending = Awaitable[list[tuple[_Outgoing, Answers | None]]]

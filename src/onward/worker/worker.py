@@ -299,8 +299,9 @@ class Worker:
         """A run that was put to sleep here is due then: only a reason to look."""
         self._dues.add(seconds)
 
-    def ended(self, run: Execution) -> None:
-        self._announcer.add(run.out.run_id, run.out.parent)
+    def ended(self, run: Execution, told: bool) -> None:
+        if not told:
+            self._announcer.add(run.out.run_id, run.out.parent)
         self._forget(run)
 
     def left(self, run: Execution, *, release: bool) -> None:

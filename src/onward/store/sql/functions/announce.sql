@@ -1,7 +1,7 @@
 -- Wakes whoever waits for these runs' results, and workers where an ended run was invoked by another.
 -- Called by: workers, after the commit that ended them and outside its transaction: a NOTIFY takes a lock that
--- all committing sessions share; and cancel, reap. A waiter writes its row before it reads the result, so one of the
--- two sees the other; a lost notify costs it a poll, so nothing here has to wait for the disk.
+-- all committing sessions share; and commit_end, cancel, reap. A waiter that is just writing its row is missed; it
+-- looks again soon, and every second, so nothing here has to wait for the disk.
 create or replace function onward.announce(p_runs uuid[], p_work boolean) returns void
 language plpgsql as $$
 begin

@@ -4,6 +4,7 @@
 create or replace function onward.attend(p_worker bigint, p_runs uuid[], p_receipts bigint[], p_all boolean)
 returns table (run_id uuid, receipt bigint, news text)
 language sql volatile
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     select k.run, k.receipt,
            case when m.msg_id is null and x.status = 'cancelled' then 'cancelled'

@@ -1,5 +1,5 @@
--- A run's end, if it has come; if not, the caller's channel is told when it comes. The wait is written before the
--- result is read, and ends are announced after they are committed: whoever comes second sees the other.
+-- A run's end, if it has come; if not, the caller's channel is told when it comes. An end that is committed while the
+-- wait is being written is not told; the caller looks again soon.
 -- p_for: for so many seconds; 0: the wait is written already, and holds.
 -- Called by: clients, again after each wake-up or poll. Locks: none. No row: no such run.
 create or replace function onward.await_result(p_tenant text, p_run uuid, p_channel text, p_for float8)

@@ -5,6 +5,7 @@
 -- Answers: null where there is no such run; `children` are the invoked runs that go with it.
 create or replace function onward.cancel(p_tenant text, p_run uuid, out status text, out former bigint, out children uuid[])
 language plpgsql
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_now    timestamptz := onward.now();

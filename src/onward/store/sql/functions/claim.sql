@@ -17,6 +17,7 @@ returns table (
     names text[], kinds text[], outputs bytea[], errors bytea[], attempts integer[], times timestamptz[],
     retry_names text[], retry_attempts integer[], retry_due boolean[])
 language plpgsql
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_now timestamptz := onward.now();

@@ -21,6 +21,7 @@ create or replace function onward.commit(
     e_parents uuid[],
     out alive boolean, out at timestamptz, out steps text[], out times timestamptz[], out asks jsonb, out ends text[])
 language plpgsql
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
     at := onward.now();

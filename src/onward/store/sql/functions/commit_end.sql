@@ -1,13 +1,17 @@
 -- A flush that holds the end of a single run: `commit` without its arrays, for the latency of short runs.
 --
 -- Called by: a worker's committer. Locks, gate and assertion: those of commit and commit_ends.
+-- Who waits for the result is told here, with the end, which saves a round trip. A commit that notifies makes others
+--   that do wait for it; but where many ends come together they are not alone in their batch, and are announced
+--   together afterwards.
 -- Answers: when it ended; null where it did not. Nothing is written then, and the caller sends the same to `commit`, as
 --   after an unknown outcome, and is told why.
 create or replace function onward.commit_end(
     p_worker bigint, p_lane integer, p_no bigint, p_run uuid, p_receipt bigint, p_rows integer, p_status text,
     p_output bytea, p_error bytea, p_parent uuid)
 returns timestamptz
-language plpgsql as $$
+language plpgsql
+set plan_cache_mode = force_generic_plan as $$
 declare
     v_now timestamptz := onward.now();
 begin
@@ -27,6 +31,7 @@ begin
     insert into onward.run_result (run_id, status, output, error, completed_at)
     values (p_run, p_status, p_output, p_error, v_now);
     perform onward.clear_run(array[p_run], case when p_parent is not null then array[p_parent] end);
+    perform onward.announce(array[p_run], p_parent is not null);
     return v_now;
 end
 $$;

@@ -7,6 +7,7 @@
 --   and skipping locked, messages of owners that have no row: a batch or claim that outlived its worker's row.
 create or replace function onward.reap() returns bigint
 language plpgsql
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_now    timestamptz := onward.now();

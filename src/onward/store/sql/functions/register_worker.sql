@@ -5,6 +5,7 @@ create or replace function onward.register_worker(
     p_name text, p_lease float8, p_workflows text[], p_versions integer[], p_retentions float8[])
 returns bigint
 language plpgsql
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_now    timestamptz := onward.now();

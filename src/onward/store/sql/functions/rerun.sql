@@ -6,6 +6,7 @@ create or replace function onward.rerun(
     p_tenant text, p_run uuid, p_new uuid, p_from text, p_names text[], p_outputs bytea[])
 returns text
 language plpgsql
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_now timestamptz := onward.now();

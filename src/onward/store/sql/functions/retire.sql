@@ -2,6 +2,7 @@
 -- Called by: workers, at the end. Locks and idempotence: those of `bury`.
 create or replace function onward.retire(p_worker bigint) returns void
 language plpgsql
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 begin
     perform 1 from onward.worker where worker_id = p_worker for update;

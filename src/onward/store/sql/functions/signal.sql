@@ -11,6 +11,7 @@ create or replace function onward.signal(
     p_buffers boolean[])
 returns table (outcome text)
 language plpgsql
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_item record;

@@ -13,6 +13,7 @@ create or replace function onward.start_runs(
     p_call text, p_rerun_of uuid default null)
 returns table (run_id uuid, same boolean)
 language plpgsql
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     v_now       timestamptz := onward.now();

@@ -2,6 +2,7 @@
 -- rare case: called by workers now and then. Locks: the parents' messages by id, skipping locked.
 create or replace function onward.wake_parents() returns void
 language sql
+set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     with parent as (
         select m.msg_id from onward.message m
