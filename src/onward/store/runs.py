@@ -228,8 +228,13 @@ class Runs:
         )
         return None if row is None else ResultRecord(*row)
 
-    async def forget_result(self, run_id: UUID, channel: str) -> None:
-        await self._database.fetch("select onward.forget_result($1, $2)", run_id, channel)
+    async def await_results(self, run_ids: Sequence[UUID], channel: str, seconds: float) -> list[UUID]:
+        """Those that have ended; with `seconds`, the waits for all are written again first. Runs of any tenant: each
+        wait's own `await_result` was for its tenant."""
+        rows = await self._database.fetch(
+            "select * from onward.await_results($1, $2, $3)", list(run_ids), channel, seconds
+        )
+        return [row[0] for row in rows]
 
     async def rerun(self, run_id: UUID, new_id: UUID, from_step: str | None, outputs: dict[str, bytes]) -> str:
         word: str = await self._database.fetchval(

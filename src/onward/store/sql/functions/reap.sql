@@ -33,7 +33,9 @@ begin
     update onward.message m set owner = null, visible_at = v_now from ghost g where m.msg_id = g.msg_id;
     get diagnostics v_ghosts = row_count;
 
-    delete from onward.awaited where until < v_now;
+    with lapsed as (
+        select run_id, channel from onward.awaited where until < v_now limit 1000 for update skip locked)
+    delete from onward.awaited a using lapsed l where a.run_id = l.run_id and a.channel = l.channel;
     if v_freed + v_ghosts > 0 then
         perform pg_notify('onward_work', '');
     end if;
