@@ -230,6 +230,9 @@ async def test_a_repeated_batch_knows_its_own_rows(stage: Stage) -> None:
             again = await stage.blocked(copy.steps(out, *names, no=2), copy, by=worker)
         assert await again == ["ok"] * len(names)
         assert await stage.journal(out.run_id) == names
+        answers = await worker.commit(*[step(out, name) for name in names], no=3)
+        rows = await stage.root.fetch("select completed_at from onward.step where run_id = $1 order by seq", out.run_id)
+        assert answers.times == [row["completed_at"] for row in rows]  # what a replay will say
 
 
 async def test_a_copy_that_arrives_late_is_void(stage: Stage) -> None:

@@ -142,7 +142,12 @@ class Database:
         """A connection of one's own, for LISTEN and for the session lock. The first one looks after the schema."""
         if self._closed:
             raise asyncpg.InterfaceError("closed")
-        connection = await connect(self.url, self._name)
+        try:
+            connection = await connect(self.url, self._name)
+        except OnwardError as error:  # at first a person has to know; later it may pass, as in a fail-over
+            if not self._checked:
+                raise
+            raise ConnectionError(str(error)) from error
         if not self._checked:
             try:
                 async with self._checking:
@@ -163,7 +168,11 @@ async def connect(url: str, name: str = "onward") -> asyncpg.Connection:
     """One connection, with errors that a person can act on."""
     try:
         return await asyncpg.connect(
-            url, timeout=10, statement_cache_size=0, server_settings={"application_name": name}
+            url,
+            timeout=10,
+            statement_cache_size=0,
+            # times that travel as JSON would otherwise come in the zone of the server, and others in UTC
+            server_settings={"application_name": name, "timezone": "UTC"},
         )
     except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
         raise OnwardError(f"the database refused the user or password of {shown(url)}: {error}") from error

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 import asyncpg
 
-from onward.store.database import BROKEN, Database
+from onward.store.database import BROKEN, REFUSED, Database
 
 _log = logging.getLogger("onward")
 
@@ -29,7 +29,7 @@ class Listener:
         on_event: Callable[[str], None],
     ) -> None:
         self._database, self._channel, self._on_event = database, channel, on_event
-        self._task: asyncio.Task[None] | None = None
+        self.tasks: list[asyncio.Task[None]] = []
         self._up = asyncio.Event()
         self._connection: asyncpg.Connection | None = None
         self.connections = 0  # how many there have been
@@ -37,15 +37,13 @@ class Listener:
 
     async def start(self) -> None:
         """Returns when it listens, or when the first try has failed (it keeps trying)."""
-        self._task = asyncio.create_task(self._run(), name=f"onward-listen-{self._channel}")
+        self.tasks = [asyncio.create_task(self._run(), name=f"onward-listen-{self._channel}")]
         await self._up.wait()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
     async def use(self, call: Callable[[asyncpg.Connection], Awaitable[bool]]) -> bool:
         """Calls with the listening connection; False while there is none."""
@@ -66,7 +64,7 @@ class Listener:
             try:
                 await self._listen()
                 pause = 0.1
-            except BROKEN as error:
+            except (*BROKEN, REFUSED) as error:
                 _log.debug("listening on %s was interrupted: %s", self._channel, error)
             finally:
                 self._up.set()

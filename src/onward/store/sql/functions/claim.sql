@@ -90,7 +90,7 @@ begin
           join onward.run r on r.run_id = c.id
           join onward.run_input i on i.run_id = c.id
          cross join lateral (
-                select array_agg(s.name) as names, array_agg(s.kind) as kinds, array_agg(s.output) as outputs,
+                select array_agg(s.name) as names, array_agg(s.kind::text) as kinds, array_agg(s.output) as outputs,
                        array_agg(s.error) as errors, array_agg(s.attempt) as attempts,
                        array_agg(s.completed_at) as times
                   from (select * from onward.step s

@@ -1,6 +1,6 @@
 -- Fails runs that took their worker with them five times without progress.
--- Called by: bury, which holds the runs' message locks. Their parents are made due by a later sweep of
--- `wake_parents`: locking them here could be out of order.
+-- Called by: bury, which holds the runs' message locks. Locks: their parents' messages, skipping locked, because waiting
+-- for them could be out of order; those that were skipped are made due by a later sweep of `wake_parents`.
 create or replace function onward.fail_poison(p_runs uuid[], p_now timestamptz) returns void
 language plpgsql as $$
 begin
@@ -13,6 +13,9 @@ begin
     delete from onward.message where msg_id = any (p_runs);
     delete from onward.pending where run_id = any (p_runs);
     delete from onward.signal where run_id = any (p_runs);
+    update onward.message set visible_at = p_now where msg_id in (
+        select m.msg_id from onward.message m join onward.run r on r.parent = m.msg_id
+         where r.run_id = any (p_runs) for update of m skip locked);
     perform onward.announce(p_runs, true);
 end
 $$;

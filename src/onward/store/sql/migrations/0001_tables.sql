@@ -19,7 +19,7 @@ create table onward.message (
     receipt     bigint not null default 0,               -- counts hand-outs: the fencing token
     paused      boolean not null default false,
     reason      text,                                    -- why it is parked
-    deaths  integer not null default 0,              -- deaths of its owner since the last progress
+    deaths      integer not null default 0,              -- deaths of its owner since the last progress
     progress    bigint not null default 0,               -- the journal's end at the last of them
     executing   boolean not null default false,          -- a suspect that has begun to execute
     cached_by   bigint,                                  -- whose memory may hold the coroutine,
@@ -76,13 +76,19 @@ create table onward.run_result (
     check ((status = 'failed') = (error is not null))
 );
 
+-- Domains, because a check of the table itself is read from the catalogue anew by each insert: half of its time.
+create domain onward.step_kind as text not null
+    check (value in ('run', 'sleep', 'wait', 'race', 'start', 'invoke', 'batch'));
+create domain onward.pending_kind as text not null
+    check (value in ('sleep', 'wait', 'retry', 'invoke', 'batch'));
+
 -- The journal: append only, the first writer wins. `name` is the path, parents in front, parted by \x1f.
 -- Run ids grow with time, so that it can be partitioned by ranges of run_id.
 create table onward.step (
     run_id       uuid not null,
     name         text not null,
     seq          bigint not null generated always as identity,
-    kind         text not null check (kind in ('run', 'sleep', 'wait', 'race', 'start', 'invoke', 'batch')),
+    kind         onward.step_kind,
     output       bytea,
     error        bytea,
     attempt      integer not null,
@@ -98,7 +104,7 @@ create table onward.pending (
     run_id     uuid not null,
     name       text not null,
     seq        bigint not null generated always as identity,   -- order of registration
-    kind       text not null check (kind in ('sleep', 'wait', 'retry', 'invoke', 'batch')),
+    kind       onward.pending_kind,
     event      text,
     match      jsonb,
     child      uuid,
@@ -109,6 +115,8 @@ create table onward.pending (
     since      timestamptz not null,
     primary key (run_id, name)
 );
+-- For parents that nobody has woken.
+create index pending_child on onward.pending (child) where child is not null;
 
 -- Signals that came. Taken ones stay until the run ends, so that a repeated send is known again.
 create table onward.signal (
