@@ -38,6 +38,37 @@ async def test_a_worker_without_the_database_begins_no_step_after_its_lease(crew
         assert journal.repeated() == []
 
 
+async def test_a_step_that_queues_for_a_thread_does_not_begin_after_the_lease(crew: Crew) -> None:
+    async with way(crew.url) as path:
+        hand = await crew.start("guard-in-a-thread", url=path.url, lease=LEASE, threads=1)
+        first = await crew.client.start("guard-in-a-thread", "first")
+        await crew.until_begun(run=first.id)
+        queued = await crew.client.start("guard-in-a-thread", "second")
+        await until(lambda: _owned(crew, 2))
+        await path.cut()
+        await until(lambda: _lapsed(crew))
+        crew.open("first")
+        await until(lambda: _told_the_end(crew, first.id))
+        opened = time.monotonic()
+        crew.open("second")
+        await path.open()
+        assert await queued.result(timeout=20) == "second"
+        assert [event.at > opened for event in crew.began(run=queued.id)] == [True]
+        assert hand.lives
+
+
+async def _told_the_end(crew: Crew, run_id: str) -> bool:
+    return any(event.what == "end" and event.run == run_id for event in crew.log())
+
+
+async def _owned(crew: Crew, runs: int) -> bool:
+    return bool(await crew.value("select count(*) from onward.message where owner is not null") == runs)
+
+
+async def _lapsed(crew: Crew) -> bool:
+    return bool(await crew.value("select bool_and(lease_until < onward.now() - interval '1s') from onward.worker"))
+
+
 async def test_a_half_open_connection_is_noticed(crew: Crew) -> None:
     async with way(crew.url) as path:
         hand = await crew.start("last", url=path.url, lease=LEASE)

@@ -172,6 +172,45 @@ async def test_a_replay_from_every_commit_gives_what_the_first_run_gave(
             assert not ran, f"a full journal ran {dict(ran)}"
 
 
+async def test_a_race_whose_winner_is_gone_from_the_code_parks_the_run(world: Any, until: Any) -> None:
+    def racing(*branches: str) -> Workflow[Any, Any]:
+        @workflow(name="renamed")
+        async def flow(ctx: Context) -> Any:
+            return await ctx.step.race("quickest", **{n: ctx.step.run(n, gated, n) for n in branches})
+
+        return flow
+
+    opened("a")
+    worker = await world.worker(racing("a", "b"))
+    run = await world.client.start("renamed")
+    await run.result(timeout=10)
+    await worker.stop()
+    await world.worker(racing("b", "c"))
+    opened("b", "c")
+    again = await world.copy(run, 2)
+
+    async def parked() -> bool:
+        return bool((await again.get()).state == "parked")
+
+    await until(parked)
+    assert "'a' won the race 'quickest'" in (await again.get()).reason
+
+
+async def test_the_bodys_time_is_the_same_on_replay_whatever_the_servers_zone(world: Any) -> None:
+    @workflow(name="tells-the-time")
+    async def tells(ctx: Context) -> list[str]:
+        await ctx.step.sleep("nap", 0)
+        return [ctx.now().isoformat()]
+
+    name = await world.value("select current_database()")
+    await world.sql(f"alter database {name} set timezone = 'Asia/Kolkata'")
+    await world.worker(tells)
+    run = await world.client.start(tells)
+    said = await run.result(timeout=10)
+    assert said[0].endswith("+00:00")
+    assert await (await world.copy(run, 1)).result(timeout=10) == said
+
+
 @workflow
 async def counts_siblings(ctx: Context) -> Any:
     async def chain() -> None:

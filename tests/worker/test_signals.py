@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from onward import Context, workflow
-from onward.errors import Conflict, NotFound
+from onward.errors import Conflict, NotFound, StepFailed
 
 waiting: list[str] = []
 
@@ -217,3 +218,31 @@ async def test_two_signals_for_two_raced_waits_are_both_delivered(world: Any, un
     for run in runs:
         won, other = await run.result(timeout=10)
         assert sorted([won[1], other]) == [1, 2]
+
+
+@dataclass
+class Verdict:
+    accepted: bool
+
+
+@workflow
+async def expects_a_verdict(ctx: Context) -> Any:
+    while True:
+        try:
+            verdict = await ctx.step.wait_for_event("verdict", type=Verdict)
+            return verdict.accepted
+        except StepFailed as failure:
+            await ctx.step.run("note", note, failure.type)
+
+
+async def note(what: str) -> str:
+    return what
+
+
+async def test_a_signal_of_another_shape_is_told_to_the_body_and_the_next_one_counts(world: Any) -> None:
+    await world.worker(expects_a_verdict)
+    run = await world.client.start(expects_a_verdict)
+    await run.signal("verdict", {"accepted": "perhaps"})
+    await run.signal("verdict", {"accepted": True})
+    assert await run.result(timeout=10) is True
+    assert [s.output for s in await run.steps() if s.kind == "run"] == ["InvalidInput"]

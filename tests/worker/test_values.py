@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from onward import Backoff, Context, GiveUp, Retry, workflow
+from onward import Backoff, Context, GiveUp, Retry, Workflow, workflow
 from onward.errors import RunFailed, StepFailed, StepTimeout
 
 
@@ -182,9 +182,10 @@ async def changes_plain_input(ctx: Context, order) -> None:  # type: ignore[no-u
     order["items"].append("more")
 
 
-async def test_a_plain_input_raises_when_it_is_changed(world: Any) -> None:
-    await world.worker(changes_plain_input)
-    run = await world.client.start(changes_plain_input, {"items": []})
+@pytest.mark.parametrize("flow", [changes_its_input, changes_plain_input], ids=lambda flow: str(flow.name))
+async def test_a_plain_input_raises_when_it_is_changed(world: Any, flow: Workflow[Any, Any]) -> None:
+    await world.worker(flow)
+    run = await world.client.start(flow, {"items": []})
     with pytest.raises(RunFailed, match="OW104"):
         await run.result(timeout=10)
 
@@ -209,6 +210,33 @@ async def ends_with_a_step_running(ctx: Context) -> str:
     await ctx.step.run("quick", fine, 1)
     del task
     return "done"
+
+
+@workflow
+async def ends_with_a_sleep_beside(ctx: Context) -> None:
+    async def sleeps() -> None:
+        try:
+            await ctx.step.sleep("long", "1h")
+        finally:
+            calls.append(2)
+            await ctx.step.run("too late", fine, 1)
+
+    await asyncio.gather(sleeps(), ctx.step.run("bad", gives_up))
+
+
+async def test_what_waits_when_the_body_ends_is_cancelled_with_a_warning(world: Any, until: Any, caplog: Any) -> None:
+    calls.clear()
+    await world.worker(ends_with_a_sleep_beside)
+    run = await world.client.start(ends_with_a_sleep_beside)
+    with pytest.raises(RunFailed, match="no use"):
+        await run.result(timeout=10)
+
+    async def ended() -> bool:
+        return calls == [1, 2]
+
+    await until(ended)
+    assert "the body ended while steps were running" in caplog.text
+    assert [s.name for s in await run.steps()] == ["bad"]
 
 
 async def test_a_step_still_running_at_the_end_is_cancelled_with_a_warning(world: Any, caplog: Any) -> None:

@@ -26,13 +26,11 @@ async def execute(run: Execution, call: Call, work: Work, attempt: int) -> Any:
     step = CurrentStep(run.key, call.path, attempt)
     token = executing.set(step)
     run.replay.begin_attempt(call.path)
-    deadlines, number = run.host.deadlines, 0
+    deadlines = run.host.deadlines
+    number = deadlines.begin(work.timeout, task)
     try:
         if is_async(work.fn):
-            number = deadlines.begin(work.timeout, task)
             return await work.fn(*work.args)
-        await run.host.threads.slot()
-        number = deadlines.begin(work.timeout, task)
         value = await run.host.threads.run(work.fn, work.args)
         if inspect.isawaitable(value):  # a lambda or a partial around an async function
             value = await value
@@ -46,8 +44,20 @@ async def execute(run: Execution, call: Call, work: Work, attempt: int) -> Any:
             raise
         raise OnwardError("the step's function was cancelled from inside") from error
     finally:
-        deadlines.end(number)
+        deadlines.end(number, task)
         executing.reset(token)
+        if call.path in run.inner:
+            await _ended(run.inner.pop(call.path))
+
+
+async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
+    """Steps within this one that it left running are part of the attempt, and end with it: the next attempt counts
+    anew, and would execute them a second time beside the first."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running)
 
 
 def is_async(fn: Callable[..., Any]) -> bool:

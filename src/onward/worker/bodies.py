@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from onward.authoring.context import Context
 from onward.client import inputs
-from onward.core.codec import PLAIN
+from onward.core.codec import is_plain
 from onward.core.frozen import freeze
 from onward.worker import faults, tasks
 from onward.worker.execution import Ending, Execution
@@ -24,7 +22,9 @@ async def play(run: Execution, verbs: Verbs) -> None:
         data = run.workflow.output_codec.encode(output, what)
         inputs.fitting(data, what)
         ending = Ending("completed", data, None)
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
         if run.over or run.cancelled:
             return
         ending = Ending("failed", None, faults.of_run(error).encode())
@@ -41,6 +41,6 @@ async def _body(run: Execution, verbs: Verbs) -> object:
     if not workflow.takes_input:
         return await workflow.body(Context(verbs))
     value = workflow.input_codec.decode(run.out.input)
-    if workflow.input_codec is PLAIN:
+    if is_plain(workflow.input_codec):
         value = freeze(value)
     return await workflow.body(Context(verbs), value)

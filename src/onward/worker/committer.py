@@ -12,7 +12,6 @@ neighbours: the batch is halved until the culprit is alone, and only that one is
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -26,6 +25,8 @@ _log = logging.getLogger("onward")
 
 MOST = 512
 """Items a batch: above that the insert's cost is linear, and answers only come later."""
+BYTES = 8 << 20
+"""Of the results in a batch, about: large values must not keep others waiting for long."""
 
 LANE = 0
 """One lane a worker: the model covers two only thinly, and one keeps Postgres busier than one process can."""
@@ -43,6 +44,7 @@ class Sender(Protocol):
     def answered_ask(self, ask: Ask, answer: Answer) -> None: ...
     def answered_result(self, result: Result, word: str, at: datetime) -> None: ...
     def answered_end(self, end: End, word: str, told: bool) -> None: ...
+    def failed(self, error: Exception) -> None: ...
 
 
 class Farewell:
@@ -53,6 +55,7 @@ class Farewell:
     def answered_ask(self, ask: Ask, answer: Answer) -> None: ...
     def answered_result(self, result: Result, word: str, at: datetime) -> None: ...
     def answered_end(self, end: End, word: str, told: bool) -> None: ...
+    def failed(self, error: Exception) -> None: ...
 
 
 class Committer:
@@ -69,21 +72,19 @@ class Committer:
         self._ready = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._task: asyncio.Task[None] | None = None
+        self.tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="onward-committer")
+        self.tasks = [asyncio.create_task(self._run(), name="onward-committer")]
 
     async def drain(self) -> None:
         """Returns when everything that was handed in has been answered."""
         await self._idle.wait()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def ask(self, sender: Sender, ask: Ask) -> None:
         self._asks.append((sender, ask))
@@ -126,7 +127,7 @@ class Committer:
         if not (self._asks or self._results or self._ends):
             return None
         asks = _off(self._asks, MOST)
-        results = _off(self._results, MOST - len(asks))
+        results = _off(self._results, _fitting(self._results, MOST - len(asks)))
         ends = _off(self._ends, MOST - len(asks) - len(results))
         return _Outgoing(asks, results, ends) if asks or results or ends else None
 
@@ -145,8 +146,9 @@ class Committer:
                 if len(batch) > 1:
                     first, second = out.halves()
                     return [*await self._send(first), *await self._send(second)]
-                _log.error("the database refused %r: %s", batch, error)
-                return [(out, _refused(out, str(error)))]
+                why = f"{type(error).__name__}: {error.args[0] if error.args else ''}"
+                _log.error("the database refused an item of run %s: %s", out.run_id(), why)
+                return [(out, _refused(out, why))]
             except (*BROKEN, REFUSED) as error:
                 _log.warning("a batch is sent again: %s", error or type(error).__name__)
             await asyncio.sleep(pause)
@@ -163,6 +165,11 @@ class _Outgoing(NamedTuple):
     def batch(self) -> Batch:
         return Batch([a for _, a in self.asks], [r for _, r in self.results], [e for _, e in self.ends])
 
+    def run_id(self) -> object:
+        """Of the only item."""
+        items: list[tuple[Sender, Ask | Result | End]] = [*self.asks, *self.results, *self.ends]
+        return items[0][1].run_id
+
     def halves(self) -> tuple[_Outgoing, _Outgoing]:
         """Two parts in the same order: asks before results before ends."""
         cut = (len(self.asks) + len(self.results) + len(self.ends)) // 2
@@ -175,20 +182,30 @@ class _Outgoing(NamedTuple):
         )
 
     def deal(self, answers: Answers | None) -> None:
-        """Each sender is told. In the order in which rows were committed: asks, results, ends."""
+        """Each sender is told. In the order in which rows were committed: asks, results, ends. A mistake that is made
+        with one run must not keep the others from being told."""
         if answers is None:
             lost = [Answer("lost", [], [])] * len(self.asks)
             answers = Answers(_NEVER, lost, ["lost"] * len(self.results), None, ["lost"] * len(self.ends))
         for (sender, ask), answer in zip(self.asks, answers.asks, strict=True):
             if not sender.over:
-                sender.answered_ask(ask, answer)
+                try:
+                    sender.answered_ask(ask, answer)
+                except Exception as error:
+                    sender.failed(error)
         words, times = answers.results or repeat("ok"), answers.times or repeat(answers.at)
         for (sender, result), word, at in zip(self.results, words, times):  # noqa: B905  endless when all are ok
             if not sender.over:
-                sender.answered_result(result, word, at)
+                try:
+                    sender.answered_result(result, word, at)
+                except Exception as error:
+                    sender.failed(error)
         for (sender, end), word in zip(self.ends, answers.ends or repeat("ok")):  # noqa: B905
             if not sender.over:
-                sender.answered_end(end, word, answers.told)
+                try:
+                    sender.answered_end(end, word, answers.told)
+                except Exception as error:
+                    sender.failed(error)
 
 
 _Sending = Awaitable[list[tuple[_Outgoing, Answers | None]]]
@@ -203,6 +220,16 @@ def _off(queue: list[tuple[Sender, Item]], most: int) -> list[tuple[Sender, Item
     taken = queue[:most]
     del queue[:most]
     return [pair for pair in taken if not pair[0].over]
+
+
+def _fitting(queue: list[tuple[Sender, Result]], most: int) -> int:
+    """How many of the first results, one at least, make a batch of bearable size."""
+    size = 0
+    for count, (_, result) in enumerate(queue[:most]):
+        size += len(result.output or result.error or b"")
+        if size > BYTES:
+            return max(count, 1)
+    return most
 
 
 def _refused(out: _Outgoing, why: str) -> Answers:

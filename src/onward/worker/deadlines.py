@@ -35,12 +35,13 @@ class Deadlines:
 
     def expired(self, number: int, task: asyncio.Task[Any]) -> bool:
         """The task caught a CancelledError: because its time is over, and for no other reason?"""
-        before = self._expired.get(number)
+        before = self._expired.pop(number, None)
         return before is not None and task.uncancel() <= before
 
-    def end(self, number: int) -> None:
+    def end(self, number: int, task: asyncio.Task[Any]) -> None:
         self._until.pop(number, None)
-        self._expired.pop(number, None)
+        if self._expired.pop(number, None) is not None:
+            task.uncancel()  # whoever was told that time is over did not pass it on
 
     def _tick(self) -> None:
         now = self._loop.time()

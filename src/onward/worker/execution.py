@@ -3,7 +3,7 @@
 The database is authoritative. A run is in memory under one hand-out (its receipt); whatever is sent carries the
 receipt, and an answer that is not `ok` ends this execution: somebody else has the run now, or it has ended.
 
-    HOT ──suspend──> SUSPENDING ──parked──> CACHED ──claimed again, receipt + 1──> HOT
+    HOT ──suspend──> SUSPENDING ──suspended──> CACHED ──claimed again, receipt + 1──> HOT
      │                   └──something was ready──> HOT
      └──the body ended──> ENDING ──ok──> OVER            from anywhere ──lost, gone, cancelled──> OVER
 
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, Protocol
 from onward.authoring.definition import Workflow
 from onward.core.names import shown
 from onward.core.replay import Call, Replay, Row
-from onward.errors import LeaseLost, NonDeterminism, RunCancelled
+from onward.errors import LeaseLost, NonDeterminism, OnwardError, RunCancelled
 from onward.store.handouts import Answer, Ask, End, HandOut, Result, Want
 from onward.worker.committer import Committer, Farewell
 from onward.worker.deadlines import Deadlines
@@ -102,6 +102,9 @@ class Execution:
         self._backing_off: set[str] = set()  # of them, the steps that are not being tried again yet
         self.executing = 0  # steps that execute; a back-off does not
         self.tasks: set[asyncio.Task[Any]] = set()  # of the body's, beside `main`, that have called a step
+        self.inner: dict[str, set[asyncio.Task[Any]]] = {}  # those that were called within a step, by its path
+        self._queued = 0  # steps that wait for a thread, or to be admitted again
+        self._gated: set[asyncio.Future[None]] = set()  # of them, the latter
         self.main: asyncio.Task[None] | None = None
         self.suspect = out.deaths > 0  # its worker died before: marked before it executes a step
         self._futures: dict[str, asyncio.Future[Row | None]] = {}
@@ -112,6 +115,7 @@ class Execution:
         self._more = False  # there may be more to settle than was
         self._held: list[Result] | None = None
         self._ending: Ending | None = None
+        self._ended = False  # the body has
         self._timer: asyncio.TimerHandle | None = None
         self._strays: asyncio.TimerHandle | None = None
         self.leaving = False
@@ -128,8 +132,16 @@ class Execution:
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
 
+    def remember_inner(self, path: str) -> None:
+        """The current task calls a step within the step at `path`."""
+        task = asyncio.current_task(self.loop)
+        if task is not None and task is not self.main:
+            self.inner.setdefault(path, set()).add(task)
+
     def check(self) -> None:
-        """A step that is called after the run was cancelled or taken away is refused."""
+        """A step that is called after the run was cancelled or taken away, or after its body has ended, is refused."""
+        if self._ended:
+            raise OnwardError(f"the body of run {self.key} has ended: what it left running can call no step")
         if self.cancelled:
             raise RunCancelled(f"run {self.key} was cancelled: nothing of it is recorded any more")
         if self.mode is Mode.OVER:
@@ -169,6 +181,29 @@ class Execution:
         self.send(result)
         return self.expect(call)
 
+    async def admission(self, threads: Threads | None) -> None:
+        """Waits until an attempt may begin: a thread is free for it, and the run may still begin a step, which it could
+        when the step was asked for, but then others were executed first. What is queued here is not executing: the
+        run may be handed back meanwhile."""
+        self._queued += 1
+        try:
+            while True:
+                if threads is not None:
+                    await threads.slot()
+                if self._admitted():
+                    return
+                if threads is not None:
+                    threads.give_back()
+                gate = self.loop.create_future()
+                self._gated.add(gate)
+                try:
+                    self.stirred()
+                    await gate
+                finally:
+                    self._gated.discard(gate)
+        finally:
+            self._queued -= 1
+
     def _admitted(self) -> bool:
         return self.mode is Mode.HOT and not self.leaving and self.host.admits(self)
 
@@ -198,12 +233,15 @@ class Execution:
 
     def end(self, ending: Ending) -> None:
         """The body has ended. What it left running is cancelled; what is on its way is waited for."""
-        self._ending, self._held = ending, None
+        self._ending, self._ended, self._held = ending, True, None
         self._starting.clear()
-        if self.tasks:
+        waiting = [future for future in self._futures.values() if not future.done()]
+        if self.tasks or waiting:
             _log.warning("run %s: the body ended while steps were running; they are cancelled", self.key)
         for task in self.tasks:
             task.cancel()
+        for future in waiting:
+            future.cancel()
         if self.mode is Mode.CACHED:
             self.host.poke(self)
         elif self.mode is Mode.HOT:
@@ -237,7 +275,7 @@ class Execution:
             return
         if self.leaving and not self.executing:
             self._ask("release")
-        elif self.waits and not self.executing and not self._starting:
+        elif self.waits and not (self.executing or self._starting or self._queued):
             self._ask("suspend")
         elif self._held is not None:
             self._ask("register")
@@ -283,8 +321,11 @@ class Execution:
 
     def _start(self) -> bool:
         """What waited for the journal to be given out, or for the worker to admit it, begins now."""
-        if not self._starting:
+        if not self._starting and not self._gated:
             return False
+        for gate in self._gated if self._gated and self._admitted() else ():
+            if not gate.done():
+                gate.set_result(None)
         ready = [call for call in self._starting.values() if self.replay.may_start(call)]
         if not ready or not self._admitted():
             return False
@@ -294,8 +335,10 @@ class Execution:
             return True
         for call in ready:
             del self._starting[call.path]
-            self.replay.start(call)
-            self._futures.pop(call.path).set_result(None)
+            future = self._futures.pop(call.path)
+            if not future.done():
+                self.replay.start(call)
+                future.set_result(None)
         self.stirred()
         return True
 
@@ -339,6 +382,12 @@ class Execution:
     def diverged(self, why: str) -> None:
         """The journal and the code do not fit: the run stands still, and goes on once fitting code is back."""
         self.park(f"{NonDeterminism.__name__}: {why}")
+
+    def failed(self, error: BaseException) -> None:
+        """Onward itself has made a mistake with this run: it stands still, and the others go on."""
+        _log.error("run %s: the engine failed", self.key, exc_info=error)
+        if not self.over:
+            self.park(f"an error inside Onward: {type(error).__name__}: {error}")
 
     def park(self, why: str) -> None:
         """The run stands still. It is tried again when a worker starts, every five minutes, and at `resume`."""
@@ -401,10 +450,9 @@ class Execution:
         left = [w.seconds for w in answer.waits if w.seconds is not None]
         if left:
             self.host.due_in(min(left))
-        self._registered = {want.path: want.attempt for want in self.waits.values()}
         self.mode = Mode.CACHED
         self.host.cached(self)
-        if self._ending or self._starting:
+        if self._ending or self._starting or self._news_to_register():
             self.host.poke(self)
 
     def resume(self, out: HandOut) -> None:

@@ -13,7 +13,6 @@ or commit: it drops everything and registers under a new id.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -24,6 +23,8 @@ from onward.store.listener import Listener
 _log = logging.getLogger("onward")
 
 BEAT = 0.5
+SWEEP = 20
+"""How many rounds of the reaper to one sweep for parents that nobody has woken."""
 
 
 class Heart:
@@ -35,16 +36,18 @@ class Heart:
         listener: Listener,
         lease: float,
         register: Callable[[], Awaitable[int]],
+        on_dead: Callable[[], None],
         on_revived: Callable[[], None],
     ) -> None:
         self._store, self._listener, self._lease = store, listener, lease
-        self._register, self._on_revived = register, on_revived
+        self._register, self._on_dead, self._on_revived = register, on_dead, on_revived
         self.worker_id = 0
         self._dead = False
         self._held_on = 0  # which of the listener's connections holds the session lock; 0: none
         self._until = 0.0
         self._loop = asyncio.get_running_loop()
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self._reaps = 0
 
     @property
     def may_begin(self) -> bool:
@@ -54,19 +57,17 @@ class Heart:
     async def start(self) -> None:
         await self._enlist()
         await self._hold()
-        self._tasks = [
+        self.tasks = [
             asyncio.create_task(self._every(self._beat), name="onward-heartbeat"),
             asyncio.create_task(self._every(self._reap), name="onward-reaper"),
             asyncio.create_task(self._every(self._hold), name="onward-holder"),
         ]
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        self._tasks = []
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        self.tasks = []
 
     def declared_dead(self) -> None:
         """Another call was told so."""
@@ -106,6 +107,7 @@ class Heart:
             self._dead = not await self._store.heartbeat(self.worker_id)
         if self._dead:
             _log.warning("worker %s was declared dead; it drops its runs and registers anew", self.worker_id)
+            self._on_dead()  # before anything may begin again: others hold the runs
             await self._enlist()
             self._on_revived()
             return
@@ -116,4 +118,6 @@ class Heart:
     async def _reap(self) -> None:
         if freed := await self._store.reap():
             _log.info("freed %s runs of a dead worker", freed)
-        await self._store.wake_parents()
+        self._reaps += 1
+        if self._reaps % SWEEP == 1:
+            await self._store.wake_parents()

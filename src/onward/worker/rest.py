@@ -27,6 +27,7 @@ class Restless(Protocol):
     watched: bool
 
     def at_rest(self) -> None: ...
+    def failed(self, error: Exception) -> None: ...
 
 
 class Turns:
@@ -67,7 +68,10 @@ class Turns:
                 if who.stir == stir:
                     who.watched = False
                     self._watched -= 1
-                    who.at_rest()
+                    try:
+                        who.at_rest()
+                    except Exception as error:  # a mistake with one run must not keep the others from coming to rest
+                        who.failed(error)
         self._ticking = self._watched > 0
         if self._ticking:
             self._loop.call_soon(self._tick)

@@ -31,9 +31,13 @@ class Threads:
         self._started = 0
 
     async def slot(self) -> None:
-        """Waits until a thread is free. Whoever has got a slot must call `run`, which gives it back."""
+        """Waits until a thread is free. Whoever has got a slot must call `run`, which gives it back, or `give_back`."""
         await self._slots.acquire()
         self.busy += 1
+
+    def give_back(self) -> None:
+        self.busy -= 1
+        self._slots.release()
 
     def run(self, fn: Callable[..., Any], args: tuple[Any, ...]) -> asyncio.Future[Any]:
         """Calls fn(*args) in a thread, with the caller's context variables. Cancelling drops the value only."""
@@ -64,8 +68,7 @@ class Threads:
             del job, future, context, fn, args, value, error
 
     def _done(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
-        self.busy -= 1
-        self._slots.release()
+        self.give_back()
         if future.done():
             return  # the attempt was cancelled or ran out of time
         if error is None:

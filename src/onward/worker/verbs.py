@@ -19,11 +19,11 @@ from onward.authoring.current import executing
 from onward.authoring.definition import Workflow
 from onward.authoring.engine import Wait, Work
 from onward.client import inputs
-from onward.core import ids
+from onward.core import ids, names
 from onward.core.codec import PLAIN, Codec, searchable
 from onward.core.names import shown
 from onward.core.replay import Call, Row
-from onward.errors import InvalidInput, OnwardError, PayloadTooLarge, StepNotAwaited
+from onward.errors import InvalidInput, OnwardError, PayloadTooLarge, StepFailed, StepNotAwaited
 from onward.store.handouts import Result, Want
 from onward.worker import attempts, faults
 from onward.worker.execution import Execution
@@ -141,6 +141,8 @@ class Verbs:
         run, value = self._run, None
         run.check()
         self._made.pop(call.path, None)
+        if call.parent:
+            run.remember_inner(call.parent)
         try:
             future = run.begin(call)
             row = None if future is None else await future
@@ -186,7 +188,10 @@ class Verbs:
             else:
                 await self._patiently(call, run.wait(call, again))
         host = run.host
+        threads = None if attempts.is_async(work.fn) else host.threads
         while True:
+            if failed or threads is not None:
+                await run.admission(threads)
             attempt = failed + 1
             began = time.monotonic()
             try:
@@ -201,7 +206,9 @@ class Verbs:
                     raise not_awaited(unawaited)
                 data, value = work.codec.trip(value, what := f"step {shown(call.path)}")
                 inputs.fitting(data, what)
-            except (Exception, SystemExit) as error:
+            except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+                raise
+            except BaseException as error:
                 error_record = faults.of_step(error).encode()
                 delay = None
                 if not isinstance(error, StepNotAwaited):
@@ -240,7 +247,12 @@ class Verbs:
         run.replay.open(call)
         row = await self._patiently(call, run.wait(call, want))
         assert row is not None
-        return None if row.output == b"null" else self._given(row, codec)
+        if row.output is None or row.output == b"null":
+            return self._given(row, PLAIN)
+        try:
+            return codec.decode(row.output)
+        except InvalidInput as error:  # a sender's mistake: no code to come will read it, so the body is told
+            raise StepFailed(names.split(row.path)[1], 1, InvalidInput.__name__, str(error)) from error
 
     # ---- race --------------------------------------------------------------------------------------------------------
 
@@ -249,6 +261,9 @@ class Verbs:
         run.check()
         self._made.pop(call.path, None)
         known = run.replay.recorded(call)
+        if (winner := _recorded_winner(known)) is not None and winner not in branches:
+            run.diverged(f"the journal says that {winner!r} won the race {shown(call.path)}, which has no such branch")
+            raise asyncio.CancelledError
         run.replay.open(call)
         given = None if known is None else run.expect(call)  # it may come as soon as the branch has settled
         began = time.monotonic()
@@ -256,7 +271,7 @@ class Verbs:
         for task in tasks.values():
             run.remember(task)
         try:
-            winner = await _first(tasks, known)
+            winner = await _first(tasks, winner)
         finally:
             losers = [task for task in tasks.values() if not task.done()]
             for task in losers:
@@ -309,13 +324,15 @@ class Verbs:
         return row
 
 
-async def _first(tasks: Mapping[str, asyncio.Task[Any]], known: Row | None) -> str:
+def _recorded_winner(known: Row | None) -> str | None:
+    return None if known is None or known.output is None else str(json.loads(known.output))
+
+
+async def _first(tasks: Mapping[str, asyncio.Task[Any]], winner: str | None) -> str:
     """The branch that settles first; on a replay the one that did, whatever else is quick today."""
-    if known is not None and known.output is not None:
-        winner: str = json.loads(known.output)
-        if winner in tasks:
-            await asyncio.wait([tasks[winner]])
-            return winner
+    if winner is not None:
+        await asyncio.wait([tasks[winner]])
+        return winner
     await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
     return next(name for name, task in tasks.items() if task.done())
 

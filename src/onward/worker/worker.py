@@ -29,7 +29,7 @@ from onward.client import address, inputs
 from onward.core import durations
 from onward.core.durations import Duration
 from onward.errors import InvalidInput, OnwardError, RunCancelled, WorkflowVersionMismatch
-from onward.store.database import TRANSIENT, Database
+from onward.store.database import TRANSIENT, UNFIT, Database
 from onward.store.handouts import Ask, HandOut, HandOuts, Served, WorkerDead
 from onward.store.listener import Listener
 from onward.store.runs import Runs
@@ -131,7 +131,9 @@ class Worker:
         self._handing_out = asyncio.Lock()
         self._announcer = Announcer(self._store)
         self._listener = Listener(self._database, "onward_work", self._told)
-        self._heart = Heart(self._store, self._listener, self._lease, self._register, self._revived)
+        self._heart = Heart(
+            self._store, self._listener, self._lease, self._register, self._drop_everything, self._revived
+        )
         self.committer = Committer(self._store, lambda: self._heart.worker_id, self._declared_dead, self._flushed)
         try:
             await self._database.fetchval("select 1")  # the schema fits, or says what to do
@@ -145,7 +147,7 @@ class Worker:
             asyncio.create_task(loop(), name=f"onward-{loop.__name__.strip('_')}")
             for loop in (self._claim_loop, self._attend_loop, self._announcer.loop)
         ]
-        for task in self._loops:
+        for task in (*self._loops, *self.committer.tasks, *self._heart.tasks, *self._listener.tasks):
             task.add_done_callback(self._loop_ended)
         return self
 
@@ -208,6 +210,8 @@ class Worker:
     # ---- claiming ----------------------------------------------------------------------------------------
 
     async def _claim_loop(self) -> None:
+        """Claims when told, and looks every second whether there is something to claim: a look only reads, a claim that
+        finds nothing would write to the disk."""
         told = False
         while True:
             self._wake.clear()
@@ -215,11 +219,14 @@ class Worker:
             pause = POLL
             if room > 0 and self._alone is None and self._heart.may_begin:
                 try:
-                    asked = min(room, CLAIM)
-                    found = await self._claim(asked)
-                    if found == asked:
-                        continue
-                    pause = await self._until_due(look=not (told and found))
+                    due = None if told else await self._store.next_due(self._heart.worker_id)
+                    if told or (due is not None and due <= 0):
+                        asked = min(room, CLAIM)
+                        found = await self._claim(asked)
+                        if found == asked:
+                            continue
+                        due = None if told and found else await self._store.next_due(self._heart.worker_id)
+                    pause = self._until(due)
                 except WorkerDead:
                     self._declared_dead()
                 except TRANSIENT as error:
@@ -232,10 +239,9 @@ class Worker:
             except TimeoutError:
                 told = False
 
-    async def _until_due(self, look: bool) -> float:
-        """Seconds until the next look. The database is asked for what others put to sleep, unless there is work."""
-        dues = [POLL, self._dues.next(), await self._store.next_due(self._heart.worker_id) if look else None]
-        return max(min(due for due in dues if due is not None) + 0.001, 0.005)
+    def _until(self, due: float | None) -> float:
+        """Seconds until the next look: something is due in so many, by the database, or was put to sleep here."""
+        return max(min(seconds for seconds in (POLL, self._dues.next(), due) if seconds is not None) + 0.001, 0.005)
 
     async def _claim(self, limit: int) -> int:
         async with self._handing_out:
@@ -245,6 +251,12 @@ class Worker:
         return len(outs)
 
     async def _take(self, out: HandOut) -> None:
+        if (there := self._hot.get(out.run_id)) is not None:
+            # the hand-out that it is here under is void. What it has sent may still arrive, so the new one is given
+            # back behind that, and the next one reads a journal to which nobody adds
+            there.lost("lost")
+            self.committer.ask(Farewell(), Ask(out.run_id, out.receipt, "release"))
+            return
         cached = self._cache.pop(out.run_id, None)
         if cached is not None and out.partial and cached.receipt + 1 == out.receipt:
             self._hot[out.run_id] = cached
@@ -269,8 +281,7 @@ class Worker:
     def _played(self, run: Execution, task: asyncio.Task[None]) -> None:
         self._ending.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not run.over:
-            _log.error("run %s: the engine failed", run.key, exc_info=error)
-            run.park(f"an error inside Onward: {type(error).__name__}: {error}")
+            run.failed(error)
 
     # ---- what executions tell (execution.Host) ---------------------------------------------------------------
 
@@ -361,6 +372,9 @@ class Worker:
 
     def _declared_dead(self) -> None:
         self._heart.declared_dead()
+        self._drop_everything()
+
+    def _drop_everything(self) -> None:
         for run in [*self._hot.values(), *self._cache.values()]:
             run.lost("lost")
         self._drop_cache()
@@ -381,6 +395,7 @@ class Worker:
                 async with asyncio.timeout(POLL):
                     await self._look.wait()
             looks += 1
+            self._flushed()
             try:
                 async with self._handing_out:  # a claim whose answer is on its way would seem unknown
                     await self._attend(everything=looks % 5 == 0)
@@ -411,7 +426,16 @@ class Worker:
     ) -> None:
         new = inputs.new_run(child, workflow, data)
         name = workflow if isinstance(workflow, str) else workflow.name
-        started = await Runs(self._database, tenant).start(name, [new], parent=run.out.run_id, call=call)
+        while True:  # an error here would be the body's, and be another one on a replay
+            try:
+                started = await Runs(self._database, tenant).start(name, [new], parent=run.out.run_id, call=call)
+                break
+            except UNFIT as error:
+                raise InvalidInput(f"the database refuses this run of {name!r}: {error}") from error
+            except TRANSIENT as error:
+                run.check()
+                _log.warning("a child of run %s is not started yet: %s", run.key, error or type(error).__name__)
+                await asyncio.sleep(1.0)
         if started[0].run_id is None:
             run.lost("gone")
             raise RunCancelled(f"run {run.key} has ended: it starts nothing any more")
