@@ -57,6 +57,17 @@ async def nested(ctx: Context) -> int:
 
 
 @workflow
+async def deep(ctx: Context) -> int:
+    async def b() -> int:
+        return await ctx.step.run("c", double, 2)
+
+    async def a() -> int:
+        return await ctx.step.run("b", b)
+
+    return await ctx.step.run("a", a)
+
+
+@workflow
 async def busy(ctx: Context) -> None:
     await ctx.step.run("begin", double, 1)
     await ctx.step.run("compute", asyncio.sleep, 60)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cli import sample_app
-from cli.terminal import Said, Terminal, reached
+from cli.terminal import SAMPLE, Said, Terminal, reached
 from onward import Client, Worker
 
 
@@ -76,10 +76,28 @@ def test_wrong_use_exits_with_2_in_one_line(terminal: Terminal) -> None:
         ["runs", "list", "--input", "novalue"],
         ["runs", "list", "--status", "happy"],
         ["runs", "cancel"],
+        ["start", "Not A Name"],
+        ["start", "doubling", "--delay", "soon"],
+        ["start", "doubling", "--version", "0"],
+        ["start", "doubling", "--key", ""],
+        ["runs", "list", "--since", "yesterday"],
+        ["runs", "list", "--limit", "0"],
+        ["runs", "list", "--cursor", "x"],
+        ["runs", "list", "--workflow", "Not A Name"],
+        ["runs", "list", "--url", "mysql://x"],
+        ["runs", "list", "--tenant", "not a tenant"],
+        ["worker", str(SAMPLE), "--lease", "x"],
+        ["worker", str(SAMPLE), "--concurrency", "0"],
     ):
         said = terminal.run(*wrong)
         assert (said.code, said.out) == (2, ""), wrong
         one_line(said)
+
+
+def test_a_wrong_patience_starts_nothing(terminal: Terminal) -> None:
+    said = terminal.run("start", "doubling", "--wait", "--timeout", "soon")
+    assert (said.code, said.out) == (2, "")
+    assert terminal.run("runs", "list", "--json").json["runs"] == []
 
 
 def test_a_text_without_quotes_is_met_with_the_right_spelling(terminal: Terminal) -> None:
@@ -97,13 +115,7 @@ def test_what_cannot_be_done_exits_with_1_in_one_line(terminal: Terminal) -> Non
         ["runs", "rerun", nobody],
         ["runs", "diff", nobody, nobody],
         ["why", nobody],
-        ["start", "Not A Name"],
         ["start", "doubling", "--input", "@missing.json"],
-        ["start", "doubling", "--delay", "soon"],
-        ["runs", "list", "--since", "yesterday"],
-        ["runs", "list", "--cursor", "x"],
-        ["runs", "list", "--url", "mysql://x"],
-        ["runs", "list", "--tenant", "not a tenant"],
     ):
         said = terminal.run(*failing)
         assert (said.code, said.out) == (1, ""), failing
@@ -214,6 +226,17 @@ async def test_diff_names_the_first_step_that_differs(terminal: Terminal, client
         parting = (await terminal.type("runs", "diff", a.id, b.id, "--json")).json
         assert (parting["same"], parting["differ"], parting["b"]["output"]) == (0, ["output"], 7)
         assert "the journals are the same (2 steps)" in (await terminal.type("runs", "diff", a.id, a.id)).out
+
+
+async def test_the_parent_of_an_inner_step_is_the_way_to_it_for_people(terminal: Terminal, client: Client) -> None:
+    async with Worker(sample_app.deep, terminal.url), client:
+        run = await client.start(sample_app.deep)
+        await run.result(timeout=10)
+        steps = (await terminal.type("runs", "steps", run.id, "--json")).json["steps"]
+        assert [(s["parent"], s["name"]) for s in steps] == [("a / b", "c"), ("a", "b"), (None, "a")]
+        assert [(s.parent, s.name) for s in await run.steps()] == [("a / b", "c"), ("a", "b"), (None, "a")]
+        table = (await terminal.type("runs", "steps", run.id)).out
+        assert [line.partition("  ")[0] for line in table.splitlines()[1:]] == ["a / b / c", "a / b", "a"]
 
 
 async def test_steps_as_json_are_the_journal_and_what_is_pending(terminal: Terminal, client: Client) -> None:

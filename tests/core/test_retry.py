@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+import sys
 from typing import Any
 
 import pytest
@@ -119,6 +120,12 @@ def test_a_single_class_to_give_up_on_is_enough() -> None:
 def test_a_wrong_policy_is_refused_when_it_is_made(make: Any, hint: str) -> None:
     with pytest.raises(InvalidInput, match=hint):
         make()
+
+
+@pytest.mark.parametrize("attempts", [2**31, sys.maxsize, 10**30])
+def test_more_attempts_than_the_database_can_count_are_for_ever(attempts: int) -> None:
+    assert Retry(attempts=attempts) == Retry(attempts=2**31 - 1)
+    assert type(Retry(attempts=attempts).attempts) is int
 
 
 def test_a_policy_cannot_be_changed_and_can_be_a_key() -> None:

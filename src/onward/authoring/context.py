@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import random
-import warnings
 from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar, TypeVarTuple, overload
 from uuid import UUID
 
-from onward.authoring.definition import Workflow
+from onward.authoring.definition import Workflow, attempt_limit, name_of
 from onward.authoring.engine import Engine, Wait, Work
 from onward.core import names
 from onward.core.codec import PLAIN, Codec, codec, codec_of
@@ -22,8 +21,6 @@ T = TypeVar("T")
 I = TypeVar("I")  # noqa: E741  input
 O = TypeVar("O")  # noqa: E741  output
 Ts = TypeVarTuple("Ts")
-
-_LONG = 30 * 60
 
 
 class Context:
@@ -160,7 +157,9 @@ class Steps:
                 f"step {name!r}: give the function and its arguments apart, as in "
                 f"ctx.step.run({name!r}, fn, arg), not what it returned ({fn!r})"
             )
-        limit = defaults.step_timeout if timeout is None else _limit(name, timeout)
+        limit = defaults.step_timeout
+        if timeout is not None:
+            limit = attempt_limit(timeout, f"timeout of step {name!r}", stacklevel=3)
         how = codec_of(fn) if type is None else codec(type)
         return self._engine.run(names.step_name(name), Work(fn, args, retry or defaults.retry, limit, how))
 
@@ -215,7 +214,7 @@ class Steps:
         limit = None if timeout is None else seconds(timeout, what=f"timeout of {event!r}")
         how: Codec = PLAIN if type is None else codec(type)
         wait = Wait(event, None if match is None else dict(match), limit, how)
-        return self._engine.wait(names.step_name(name or event), wait)
+        return self._engine.wait(names.step_name(event if name is None else name), wait)
 
     def race(self, name: str, /, **branches: Coroutine[Any, Any, Any]) -> Coroutine[object, None, tuple[str, Any]]:
         """The first branch to settle, as `(branch, value)`; its failure is raised. The others are cancelled."""
@@ -230,6 +229,7 @@ class Steps:
         input: I | Any = None,  # noqa: A002  contract
     ) -> Coroutine[object, None, str]:
         """Starts a run of its own and gives its id, the same on every replay."""
+        name_of(workflow)
         return self._engine.start(names.step_name(name), workflow, input, invoke=False)
 
     @overload
@@ -239,20 +239,8 @@ class Steps:
 
     def invoke(self, name: str, workflow: Any, input: Any = None) -> Coroutine[object, None, Any]:  # noqa: A002
         """Starts a child run and gives its output; StepFailed where it fails. It is cancelled with this run."""
+        name_of(workflow)
         return self._engine.start(names.step_name(name), workflow, input, invoke=True)
-
-
-def _limit(name: str, timeout: Duration) -> float:
-    limit = seconds(timeout, what=f"timeout of step {name!r}")
-    if limit <= 0:
-        raise InvalidInput(f"step {name!r}: a timeout must be more than nothing, got {timeout!r}")
-    if limit > _LONG:
-        warnings.warn(
-            f"step {name!r} may take longer than 30 minutes in one attempt (OW108): hand the work to another "
-            "program, and let it signal the run, which waits with ctx.step.wait_for_event",
-            stacklevel=3,
-        )
-    return limit
 
 
 class _QuietOnReplay(logging.LoggerAdapter[logging.Logger]):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import dataclass
+from uuid import UUID
 
-from onward.core import names
+from onward.core import ids, names
 from onward.errors import OnwardError
 
 
@@ -24,8 +25,8 @@ class CurrentStep:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of this step, and no other step's: for a payment provider's header."""
-        return f"{self.run_id}/{self.path}".replace("\x1f", "/")
+        """The same for every attempt of this step, and no other step's: a UUID, for a payment provider's header."""
+        return str(ids.derive(UUID(self.run_id), self.path, "idempotency key"))  # salted: a child's id is another
 
 
 executing: ContextVar[CurrentStep | None] = ContextVar("onward_step", default=None)

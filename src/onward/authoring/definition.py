@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
@@ -17,6 +18,8 @@ I = TypeVar("I")  # noqa: E741  input
 O = TypeVar("O")  # noqa: E741  output
 
 Serve = Callable[..., None]
+
+_LONG = 30 * 60
 
 
 class Workflow(Generic[I, O]):
@@ -33,13 +36,12 @@ class Workflow(Generic[I, O]):
         step_timeout: Duration | None,
         takes_input: bool,
     ) -> None:
-        if isinstance(version, bool) or not isinstance(version, int) or not 0 < version < 2**31:
-            raise InvalidInput(f"the version of a workflow is a whole number from 1 on, got {version!r}")
-        self.name = names.workflow_name(name or body.__name__.replace("_", "-").strip("-").lower())
-        self.version = version
+        self.name = names.workflow_name(_default_name(body) if name is None else name)
+        self.version = version_number(version)
         self.retention = timedelta(seconds=durations.seconds(retention, what="retention"))
         self.retry = retry or Retry()
-        self.step_timeout = durations.seconds(step_timeout or "10m", what="step_timeout")
+        limit = "10m" if step_timeout is None else step_timeout
+        self.step_timeout = attempt_limit(limit, f"step_timeout of workflow {self.name!r}", stacklevel=4)
         self.body = body
         self.takes_input = takes_input
         functools.update_wrapper(self, body, updated=())
@@ -61,6 +63,40 @@ class Workflow(Generic[I, O]):
     def serve(self, url: str | None = None) -> None:
         """Runs a worker for this workflow until it is told to stop (SIGTERM, Ctrl-C)."""
         serving()(self, url=url)
+
+
+def _default_name(body: Callable[..., Any]) -> str:
+    return body.__name__.replace("_", "-").lstrip("-").lower()
+
+
+def version_number(version: int) -> int:
+    """The version, if a workflow may have it: it is an integer of four bytes in the database."""
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 < version < 2**31:
+        raise InvalidInput(f"the version of a workflow is a whole number from 1 to {2**31 - 1}, got {version!r}")
+    return version
+
+
+def name_of(workflow: Workflow[Any, Any] | str) -> str:
+    """What a workflow, or its name, is called."""
+    if isinstance(workflow, Workflow):
+        return workflow.name
+    if isinstance(workflow, str):
+        return names.workflow_name(workflow)
+    raise InvalidInput(f"give a workflow (what @workflow made) or its name, got {workflow!r}")
+
+
+def attempt_limit(timeout: Duration, what: str, *, stacklevel: int) -> float:
+    """The seconds that one attempt of a step may take; `stacklevel` leads to who wrote it."""
+    limit = durations.seconds(timeout, what=what)
+    if limit <= 0:
+        raise InvalidInput(f"{what}: a time limit must be more than nothing, got {timeout!r}")
+    if limit > _LONG:
+        warnings.warn(
+            f"{what}: one attempt may take longer than 30 minutes (OW108): hand the work to another program, and let "
+            "it signal the run, which waits with ctx.step.wait_for_event",
+            stacklevel=stacklevel,
+        )
+    return limit
 
 
 _serving: list[Serve] = []

@@ -56,7 +56,7 @@ def tell(a: Side, b: Side, parting: Parting) -> list[str]:
 def shown(step: Step | None) -> str:
     if step is None:
         return "(no further step)"
-    path = " / ".join([*(step.parent or "").split("\x1f"), step.name]) if step.parent else step.name
+    path = f"{step.parent} / {step.name}" if step.parent else step.name
     tries = f" after {step.attempt} attempts" if step.attempt > 1 else ""
     value = f"{step.error['type']}: {step.error['message']}" if step.error else encoded(step.output)
     return f"{path} ({step.kind}) {step.status}{tries}: {value}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import click
 
 from onward.cli.commands import onward
-from onward.errors import OnwardError
+from onward.errors import InvalidInput, InvalidName, OnwardError
 from onward.store.database import BROKEN, REFUSED
 
 _EXPECTED = (OnwardError, OSError, TimeoutError, *BROKEN, REFUSED)
@@ -45,6 +45,8 @@ def run(arguments: Sequence[str]) -> int:
         return 130
     except BrokenPipeError:
         return _reader_gone()
+    except (InvalidInput, InvalidName) as error:  # of what was typed: stored values fit, or are told by other errors
+        return _failed(str(error), 2)
     except _EXPECTED as error:
         return _failed(str(error) or type(error).__name__, 1)
     except Exception as error:

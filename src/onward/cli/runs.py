@@ -131,7 +131,7 @@ def steps(run_id: str, place: Place, as_json: bool) -> None:
 
 
 def _step_row(step: Step) -> list[Span]:
-    path = " / ".join([*(step.parent or "").split("\x1f"), step.name]) if step.parent else step.name
+    path = f"{step.parent} / {step.name}" if step.parent else step.name
     took = times.span((step.completed_at - step.started_at).total_seconds()) if step.completed_at else ""
     said = f"{step.error['type']}: {step.error['message']}" if step.error else ""
     output = said or ("" if step.output is None else forms.encoded(step.output))

@@ -11,6 +11,7 @@ from onward.cli import forms
 from onward.cli.arguments import json_value
 from onward.cli.options import Place, printing, reaching
 from onward.client import Client, RunHandle
+from onward.core import durations
 
 
 @click.command()
@@ -37,19 +38,20 @@ def start(
     """Start a run of workflow NAME. Prints the run's id; with --wait its output."""
     if timeout is not None and not wait:
         raise click.UsageError("--timeout belongs to --wait")
+    patience = None if timeout is None else durations.seconds(timeout, what="--timeout")  # before anything is started
     value = json_value(given, "--input")
 
     async def work(client: Client) -> None:
         run = await client.start(name, value, idempotency_key=key, version=version, delay=delay)
         if wait:
-            await _finish(run, timeout, as_json)
+            await _finish(run, patience, as_json)
         else:
             click.echo(forms.encoded(forms.run_form(await run.get())) if as_json else run.id)
 
     place.ask(work)
 
 
-async def _finish(run: RunHandle[Any], timeout: str | None, as_json: bool) -> None:
+async def _finish(run: RunHandle[Any], timeout: float | None, as_json: bool) -> None:
     if sys.stderr.isatty():
         click.echo(f"run {run.id}", err=True)
     output = await run.result(timeout)

@@ -7,7 +7,8 @@ import os
 from dataclasses import dataclass
 
 from onward import embedded
-from onward.errors import OnwardError
+from onward.errors import InvalidInput
+from onward.store.database import shown
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class Address:
 async def resolve(url: str | None) -> Address:
     """Starts the embedded server where no URL is given."""
     url = url or os.environ.get("ONWARD_URL")
-    if url is None:
+    if not url:
         lease = await asyncio.to_thread(embedded.acquire)
         return Address(lease.url, lease)
     if url.startswith(("postgres://", "postgresql://")):
         return Address(url)
-    raise OnwardError(f"this is no database URL: {url!r}; write postgresql://user@host/database")
+    raise InvalidInput(f"this is no database URL: {shown(url)!r}; write postgresql://user@host/database")

@@ -6,13 +6,14 @@ import asyncio
 import base64
 import binascii
 import itertools
+import re
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 from uuid import UUID, uuid4
 
-from onward.authoring.definition import Workflow
+from onward.authoring.definition import Workflow, name_of, version_number
 from onward.client import address, inputs
 from onward.client.handle import RunHandle
 from onward.client.records import (
@@ -39,6 +40,8 @@ O = TypeVar("O")  # noqa: E741  output
 
 _CHUNK = 1000
 _STATUSES = ("running", "completed", "failed", "cancelled")
+_NO_TEXT = re.compile("[\x00\ud800-\udfff]")
+"""What Postgres takes in no text."""
 
 
 class Client:
@@ -112,11 +115,11 @@ class Client:
         """Starts a run. The same idempotency key with the same input gives the run that is there."""
         item = Start(input, idempotency_key=idempotency_key, delay=delay, retention=retention, version=version)
         new = _new_run(workflow, item)
-        started = (await (await self._runs()).start(_name(workflow), [new]))[0]
+        started = (await (await self._runs()).start(name_of(workflow), [new]))[0]
         if not started.same:
             raise Conflict(
                 f"the idempotency key {idempotency_key!r} belongs to run {started.run_id} of "
-                f"{_name(workflow)!r}, which was started with another input: use another key"
+                f"{name_of(workflow)!r}, which was started with another input: use another key"
             )
         return self._handle(str(started.run_id), started.run_id == new.run_id, workflow)
 
@@ -128,7 +131,7 @@ class Client:
         try:
             runs = await self._runs()
             while chunk := [_new_run(workflow, item) for item in itertools.islice(source, _CHUNK)]:
-                for new, started in zip(chunk, await runs.start(_name(workflow), chunk), strict=True):
+                for new, started in zip(chunk, await runs.start(name_of(workflow), chunk), strict=True):
                     handles.append(self._handle(str(started.run_id), started.run_id == new.run_id, workflow))
         except Exception as error:
             error.handles = handles  # type: ignore[attr-defined]
@@ -152,8 +155,7 @@ class Client:
         """Gives a payload to the run's wait for `event`, or keeps it for the next one that matches."""
         names.event_name(event)
         payload = True if payload is None else payload
-        how: Codec = PLAIN if _is_plain(payload) else codec(type(payload))
-        data = inputs.fitting(how.encode(payload, f"the payload of {event!r}"), f"the payload of {event!r}")
+        data = _encoded(payload, f"the payload of {event!r}")
         sent = NewSignal(uuid4(), ids.parse(run_id), event, data, searchable(data), buffer)
         outcome = (await (await self._runs()).signal([sent]))[0]
         if outcome == "unknown":
@@ -184,7 +186,7 @@ class Client:
     ) -> RunHandle[Any]:
         """A new run with the same input; `from_step` keeps what was journalled before that step, `with_outputs`
         replaces some of it."""
-        outputs = {name: _any_codec(v).encode(v, f"the output of {name!r}") for name, v in (with_outputs or {}).items()}
+        outputs = {name: _encoded(value, f"the output of {name!r}") for name, value in (with_outputs or {}).items()}
         if outputs:
             await self._check_kept(run_id, from_step, outputs)
         new_id = inputs.new_id()
@@ -234,7 +236,7 @@ class Client:
             raise InvalidInput(f"status is one of {', '.join(_STATUSES)}; got {status!r}")
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
             raise InvalidInput(f"limit is a whole number from 1 to 1000, got {limit!r}")
-        name = None if workflow is None else _name(workflow)
+        name = None if workflow is None else name_of(workflow)
         after_time, after_id = _after(cursor)
         query = ListQuery(name, status, _moment(since), _moment(until), _patterns(input), after_time, after_id, limit)
         return RunQuery(self, query)
@@ -325,35 +327,33 @@ class RunQuery:
 def _new_run(workflow: Workflow[Any, Any] | str, item: Start) -> NewRun:
     if not isinstance(item, Start):
         raise InvalidInput(f"start_many takes Start(input, idempotency_key=…) items, got {item!r}")
-    key = item.idempotency_key
-    if key is not None and (not isinstance(key, str) or not key or len(key.encode()) > 512 or "\x00" in key):
-        raise InvalidInput(f"an idempotency key is a text of 1 to 512 bytes without NUL, got {key!r}")
-    _name(workflow)
+    name_of(workflow)
     return inputs.new_run(
         inputs.new_id(),
         workflow,
         inputs.encode(workflow, item.input),
-        version=item.version,
-        key=key,
+        version=None if item.version is None else version_number(item.version),
+        key=None if item.idempotency_key is None else _key(item.idempotency_key),
         retention=None if item.retention is None else durations.seconds(item.retention, what="retention"),
         delay=None if item.delay is None else durations.seconds(item.delay, what="delay"),
     )
 
 
-def _name(workflow: Workflow[Any, Any] | str) -> str:
-    if isinstance(workflow, Workflow):
-        return workflow.name
-    if isinstance(workflow, str):
-        return names.workflow_name(workflow)
-    raise InvalidInput(f"give a workflow (what @workflow made) or its name, got {workflow!r}")
+def _key(key: str) -> str:
+    if not isinstance(key, str) or _NO_TEXT.search(key) or not 1 <= len(key.encode()) <= 512:
+        raise InvalidInput(
+            f"an idempotency key is a text of 1 to 512 bytes without NUL or lone surrogates, got {key!r}"
+        )
+    return key
 
 
 def _is_plain(value: Any) -> bool:
     return isinstance(value, (str, int, float, list, tuple, dict)) and not hasattr(value, "_fields")
 
 
-def _any_codec(value: Any) -> Codec:
-    return PLAIN if value is None or _is_plain(value) else codec(type(value))
+def _encoded(value: Any, what: str) -> bytes:
+    how = PLAIN if value is None or _is_plain(value) else codec(type(value))
+    return inputs.fitting(how.encode(value, what), what)
 
 
 def _no_run(run_id: object) -> NotFound:
@@ -379,18 +379,22 @@ def _patterns(wanted: Mapping[str, Any] | None) -> list[str] | None:
     """What the input must contain; a dotted key may also be a path."""
     if wanted is None:
         return None
-    literal: dict[str, Any] = dict(wanted)
     nested: dict[str, Any] = {}
     for path, value in wanted.items():
-        *above, last = path.split(".")
-        place = nested
-        for key in above:
-            place = place.setdefault(key, {})
-            if not isinstance(place, dict):
-                raise InvalidInput(f"the input filter asks for two things at {path!r}")
-        place[last] = value
-    encoded = [searchable(PLAIN.encode(p, "the input filter")) for p in (literal, nested)]
+        for key in reversed(path.split(".")):
+            value = {key: value}
+        _merge(nested, value, path)
+    encoded = [searchable(PLAIN.encode(p, "the input filter")) for p in (dict(wanted), nested)]
     return list(dict.fromkeys(encoded))
+
+
+def _merge(place: dict[str, Any], wanted: dict[str, Any], path: str) -> None:
+    """Into dicts that were made here: those of the caller stay as they are."""
+    for key, value in wanted.items():
+        if isinstance(value, dict) and isinstance(below := place.setdefault(key, {}), dict):
+            _merge(below, value, path)
+        elif place.setdefault(key, value) != value:
+            raise InvalidInput(f"the input filter asks for two things at {path!r}")
 
 
 def _cursor(record: RunRecord) -> str:

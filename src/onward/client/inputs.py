@@ -35,7 +35,7 @@ def new_run(
 ) -> NewRun:
     """A `Workflow` brings its version and retention; for a name the database looks who serves it."""
     if isinstance(workflow, Workflow):
-        version = version or workflow.version
+        version = workflow.version if version is None else version
         if retention is None and version == workflow.version:
             retention = workflow.retention.total_seconds()
     digest = hashlib.sha256(canonical(data)).digest()

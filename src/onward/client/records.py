@@ -49,7 +49,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A row of the journal, or what is pending. `parent` is the step around it."""
+    """A row of the journal, or what is pending. `parent` is the step around it, with those around that: "a / b"."""
 
     name: str
     parent: str | None
@@ -147,7 +147,7 @@ def step_of(r: StepRecord) -> Step:
     parent, name = names.split(r.path)
     return Step(
         name=name,
-        parent=parent or None,
+        parent=names.readable(parent) or None,
         kind=r.kind,
         status=r.status,
         attempt=r.attempt,

@@ -360,7 +360,7 @@ def _worker(worker: WorkerRecord) -> str:
 
 
 def _path(step: StepRecord) -> str:
-    return step.path.replace(names.SEPARATOR, " / ")
+    return names.readable(step.path)
 
 
 def _error(data: bytes | None) -> str:

@@ -42,6 +42,7 @@ __all__ = [
     "codec_of",
     "contains",
     "input_type",
+    "is_plain",
     "return_type",
     "searchable",
 ]
@@ -76,6 +77,11 @@ def codec_of(fn: Any) -> Codec:
     if type(fn) is types.FunctionType and fn.__closure__ is None and not isinstance(how, _Unsupported):
         _of[fn] = how  # not for closures: see declarations.py
     return how
+
+
+def is_plain(how: Codec) -> bool:
+    """Does it give plain JSON: nothing was declared, or only which JSON it is (`dict`, `list[Any] | None`)?"""
+    return how is PLAIN or isinstance(how, Shaped)
 
 
 def _hashable(type_: Any) -> bool:

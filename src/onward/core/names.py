@@ -109,6 +109,11 @@ def numbered(name: str, count: int) -> str:
     return name if count == 1 else f"{name}#{count}"
 
 
-def shown(path: str) -> str:
+def readable(path: str) -> str:
     """A step's path, for people."""
-    return repr(path.replace(SEPARATOR, " / ") if SEPARATOR in path else path)
+    return path.replace(SEPARATOR, " / ")
+
+
+def shown(path: str) -> str:
+    """The same in quotes, for a sentence."""
+    return repr(readable(path))

@@ -19,6 +19,9 @@ from onward.errors import InvalidInput, InvalidName, PayloadTooLarge
 
 _HOPELESS = (InvalidInput, InvalidName, PayloadTooLarge)
 
+MOST = 2**31 - 1
+"""Attempts that the database can count to: 68 years of one a second. Who asks for more means for ever."""
+
 
 class GiveUp(Exception):
     """Raise this in a step to end its retries at once."""
@@ -104,6 +107,7 @@ class Retry:
             raise InvalidInput(
                 f"Retry: attempts is a whole number from 1 on, the first attempt included; got {self.attempts!r}"
             )
+        object.__setattr__(self, "attempts", min(self.attempts, MOST))
         if not isinstance(self.backoff, Backoff):
             raise InvalidInput(
                 'Retry: backoff is Backoff.fixed("5s"), Backoff.linear("5s") or Backoff.exponential("1s"); '
