@@ -116,14 +116,14 @@ async def _rate(place: Place, workers: int) -> float:
 
 
 @asynccontextmanager
-async def processes(place: Place, count: int) -> AsyncIterator[None]:
+async def processes(place: Place, count: int) -> AsyncIterator[list[subprocess.Popen[bytes]]]:
     """Workers in processes of their own, all registered."""
     script = Path(__file__).with_name("serve.py")
     started = [subprocess.Popen([sys.executable, str(script), place.url]) for _ in range(count)]
     try:
         while await place.bare.fetchval("select count(*) from onward.worker") < count:
             await asyncio.sleep(0.05)
-        yield
+        yield started
     finally:
         for process in started:
             process.terminate()
@@ -231,26 +231,30 @@ async def replay(place: Place) -> Result:
 
 
 async def sleepers(place: Place) -> list[Result]:
-    """W6: what 5,000 sleepers cost in memory, and how late they wake."""
+    """W6: what 5,000 sleepers cost a worker in memory, and how late they wake, by the database's clock."""
     await place.fresh()
     runs = int(5000 * place.scale)
-    me = psutil.Process()
-    work.late.clear()
-    async with Worker([work.steps, work.sleeper], place.url):
+    async with processes(place, 1) as (process,):
+        worker = psutil.Process(process.pid)
         for _ in range(3):  # warm: caches and pools are not the sleepers'
             await place.client.start_many(work.steps, [Start(5) for _ in range(500)])
             await place.until_empty()
-        before = me.memory_info().rss
+        before = worker.memory_info().rss
         due = time.time() + 8
         await place.client.start_many(work.sleeper, [Start(due + i * 4 / runs) for i in range(runs)])
         while await place.bare.fetchval("select count(*) from onward.pending") < runs and time.time() < due:
             await asyncio.sleep(0.1)
-        added = (me.memory_info().rss - before) / 2**20
+        added = (worker.memory_info().rss - before) / 2**20
         await place.until_empty()
-    late = statistics.median(work.late)
+    median, worst = await place.bare.fetchrow(  # type: ignore[misc]
+        "select percentile_cont(0.5) within group (order by late), max(late) from ("
+        "select extract(epoch from completed_at)::float8 - convert_from(input, 'utf8')::float8 as late"
+        " from onward.run_result join onward.run_input using (run_id) join onward.run using (run_id)"
+        " where workflow = 'sleeper') woken"
+    )
     return [
         Result(f"W6 {runs:,} sleepers: MB added to the worker", added, f"{added:.1f} MB", at_most=20),
-        Result("W6 median lateness, seconds", late, f"median {late:.3f} s, max {max(work.late):.3f} s", at_most=0.2),
+        Result("W6 median lateness, seconds", median, f"median {median:.3f} s, max {worst:.3f} s", at_most=0.2),
     ]
 
 

@@ -7,4 +7,4 @@ import work
 
 from onward import Worker
 
-uvloop.run(Worker(work.steps, sys.argv[1], concurrency=1000).run())
+uvloop.run(Worker([work.steps, work.sleeper], sys.argv[1]).run())

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
+from datetime import UTC, datetime
 from typing import Any
 
 from onward import Context, workflow
-
-began: dict[str, float] = {}
-late: list[float] = []
 
 
 async def noop() -> dict[str, Any]:
@@ -34,7 +31,4 @@ async def steps_then_signal(ctx: Context, n: int) -> int:
 @workflow
 async def sleeper(ctx: Context, due: float) -> None:
     """Sleeps until a moment of this machine's clock, which is the database's here."""
-    from datetime import UTC, datetime
-
     await ctx.step.sleep_until("nap", datetime.fromtimestamp(due, UTC))
-    late.append(time.time() - due)
