@@ -24,8 +24,7 @@ A call's life; any other transition raises and changes nothing:
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
@@ -90,7 +89,8 @@ class Replay:
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self._calls: dict[str, Call] = {}
         self._counts: dict[str, dict[str, int]] = {"": {}}  # by the step around it
-        self._body: deque[Row] = deque()  # rows of the body, not given yet, in order
+        self._body: list[Row] = []  # rows of the body in order; a deque would take 600 bytes a run
+        self._head = 0  # where those begin that were not given yet
         self._nested: dict[str, tuple[int, Row]] = {}  # rows of steps within steps, with their order
         self._ready: dict[str, tuple[int, Row]] = {}  # of these, the ones that are asked for now
         self.rows = 0  # how many rows the journal is known to hold
@@ -145,7 +145,7 @@ class Replay:
 
     def next_row(self) -> tuple[Call, Row] | None:
         """The oldest row that is asked for. The call counts as answered from here on (law 2)."""
-        found = self._next_of_body() if self._body else None
+        found = self._next_of_body()
         if found is None and self._ready:
             path, (_, row) = min(self._ready.items(), key=lambda item: item[1][0])
             found = (self._calls[path], row)
@@ -154,18 +154,27 @@ class Replay:
         return found
 
     def _next_of_body(self) -> tuple[Call, Row] | None:
-        skipped: list[Row] = []
-        found = None
-        while self._body and found is None:
-            row = self._body.popleft()
+        at = self._head
+        while at < len(self._body):
+            row = self._body[at]
             call = self._calls.get(row.path)
             if call is None or call.state is State.MADE:
-                skipped.append(row)
-            elif call.waits:
-                found = (call, row)
-        if skipped:
-            self._body.extendleft(reversed(skipped))
-        return found
+                at += 1
+                continue
+            self._take_out(at)
+            if call.waits:
+                return call, row
+            at = max(at, self._head)
+        return None
+
+    def _take_out(self, at: int) -> None:
+        if at > self._head:
+            del self._body[at]
+            return
+        self._head += 1
+        if self._head == len(self._body):
+            self._body.clear()
+            self._head = 0
 
     def _answer(self, call: Call, row: Row) -> None:
         call.to(State.ANSWERED)
@@ -177,12 +186,24 @@ class Replay:
         """The row that will answer this call, if the journal has it already."""
         if call.parent:
             return self._nested.get(call.path, (0, None))[1]
-        return next((row for row in self._body if row.path == call.path), None)
+        return next((row for row in self._coming() if row.path == call.path), None)
+
+    def comes_next(self, call: Call) -> bool:
+        """Is the oldest row that nobody was given the answer to this call?"""
+        return bool(self._body) and self._body[self._head].path == call.path
+
+    @property
+    def left(self) -> int:
+        """How many rows the body has not been given yet."""
+        return len(self._body) - self._head
+
+    def _coming(self) -> Iterator[Row]:
+        return (self._body[at] for at in range(self._head, len(self._body)))
 
     def more(self) -> bool:
         """Is there a row that the body has still to be given, as far as can be told?"""
         calls = self._calls
-        return any(row.path not in calls or calls[row.path].state is not State.WITHDRAWN for row in self._body)
+        return any(row.path not in calls or calls[row.path].state is not State.WITHDRAWN for row in self._coming())
 
     def all_given(self) -> bool:
         """Is there no row that anybody has still to be given?"""
@@ -198,7 +219,7 @@ class Replay:
 
     def divergence(self) -> tuple[Row, list[str]] | None:
         """Law 4: the oldest recorded step that was never asked for, and what the body asks for instead."""
-        for row in self._body:
+        for row in self._coming():
             call = self._calls.get(row.path)
             if call is None or call.state is State.MADE:
                 return row, [c.path for c in self._calls.values() if not c.parent and c.waits]

@@ -68,6 +68,12 @@ class Line:
             raise
         return rows
 
+    async def prepare(self, *statements: str) -> None:
+        """Opens the connection ahead of its first call, which then need not wait for it."""
+        for sql in statements:
+            if sql not in self._statements:
+                await self._prepare(sql)
+
     def close(self) -> None:
         connection, self._connection = self._connection, None
         self._statements.clear()

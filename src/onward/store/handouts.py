@@ -8,6 +8,7 @@ each begins and how long it is.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -161,6 +162,7 @@ class _AskAnswer(msgspec.Struct):
 
 _ask_answers = msgspec.json.Decoder(list[_AskAnswer])
 
+_CLAIM = "select * from onward.claim($1, $2)"
 _COMMIT_STEP = "select onward.commit_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _COMMIT_END = "select onward.commit_end($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _COMMIT = """
@@ -176,6 +178,10 @@ class HandOuts:
     def __init__(self, database: Database) -> None:
         self.database = database
         self._commits, self._claims = database.line(), database.line()
+
+    async def open(self) -> None:
+        """Makes the lines ready that the latency of a run is made of."""
+        await asyncio.gather(self._claims.prepare(_CLAIM), self._commits.prepare(_COMMIT_STEP, _COMMIT_END, _COMMIT))
 
     def close(self) -> None:
         self._commits.close()
@@ -195,7 +201,7 @@ class HandOuts:
     async def claim(self, worker: int, limit: int) -> list[HandOut]:
         """Raises one of BROKEN where the outcome is unknown: `attend` finds what this worker owns."""
         try:
-            records = await self._claims.fetch("select * from onward.claim($1, $2)", worker, limit)
+            records = await self._claims.fetch(_CLAIM, worker, limit)
         except asyncpg.PostgresError as error:
             if error.sqlstate == DEAD:
                 raise WorkerDead from error

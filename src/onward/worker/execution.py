@@ -39,6 +39,8 @@ from onward.worker.threads import Threads
 
 _log = logging.getLogger("onward")
 
+_BREATH = 64
+"""Rows that a replay is given at once, before it lets the loop turn."""
 _GRACE = 1.0
 """Seconds that a body may look diverged: one that awaits something of its own only seems to rest."""
 
@@ -82,8 +84,19 @@ class Ending(NamedTuple):
 class Execution:
     """A run that was handed out. `Verbs` calls it for the body, the committer with answers, the worker with news."""
 
+    # fmt: off
+    __slots__ = (  # without them, and with sets in place of dicts, a suspended run takes twice the memory
+        "_asking", "_backing_off", "_ended", "_ending", "_futures", "_gated", "_held", "_more", "_queued",
+        "_registered", "_resting", "_starting", "_strays", "_timer", "_unanswered", "body", "cancelled",
+        "executing", "failures", "host", "inner", "key", "leaving", "loop", "main", "mode", "now",
+        "out", "over", "receipt", "replay", "replaying", "stir", "suspect", "tasks", "waits", "watched",
+        "workflow",
+    )
+    # fmt: on
+
     def __init__(self, host: Host, out: HandOut, workflow: Workflow[Any, Any]) -> None:
-        self.host, self.out, self.workflow = host, out, workflow
+        self.host, self.workflow = host, workflow
+        self.out = out._replace(rows=[]) if out.rows else out  # they are the replay's
         self.loop = host.loop
         self.receipt = out.receipt
         self.key = str(out.run_id)
@@ -96,15 +109,14 @@ class Execution:
         self.now: datetime = out.started_at
         self.replay = Replay(out.rows)
         self.replaying = bool(out.rows)
-        self.failures = {b.path: b.attempt for b in out.back_offs}
-        self.due = {b.path for b in out.back_offs if b.due}
+        self.failures = {b.path: b for b in out.back_offs}  # of steps that are not asked for yet
         self.waits: dict[str, Want] = {}
-        self._backing_off: set[str] = set()  # of them, the steps that are not being tried again yet
+        self._backing_off: dict[str, None] = {}  # of them, the steps that are not being tried again yet
         self.executing = 0  # steps that execute; a back-off does not
-        self.tasks: set[asyncio.Task[Any]] = set()  # of the body's, beside `main`, that have called a step
+        self.tasks: dict[asyncio.Task[Any], None] = {}  # of the body's, beside `main`, that have called a step
         self.inner: dict[str, set[asyncio.Task[Any]]] = {}  # those that were called within a step, by its path
         self._queued = 0  # steps that wait for a thread, or to be admitted again
-        self._gated: set[asyncio.Future[None]] = set()  # of them, the latter
+        self._gated: dict[asyncio.Future[None], None] = {}  # of them, the latter
         self.main: asyncio.Task[None] | None = None
         self.suspect = out.deaths > 0  # its worker died before: marked before it executes a step
         self._futures: dict[str, asyncio.Future[Row | None]] = {}
@@ -129,8 +141,8 @@ class Execution:
     def remember(self, task: asyncio.Task[Any]) -> None:
         """A task beside the body's own that executes a step or a race: it is cancelled with the run."""
         if task not in self.tasks:
-            self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            self.tasks[task] = None
+            task.add_done_callback(self.tasks.pop)
 
     def remember_inner(self, path: str) -> None:
         """The current task calls a step within the step at `path`."""
@@ -162,19 +174,26 @@ class Execution:
         if self.mode is Mode.CACHED:  # the body went on by itself: it had awaited something that is no step
             self.host.poke(self)
         if self.host.counting.knows_single(self.body):
-            self._rests_here()
+            self._rests_here(call)
         else:
             self.stirred()
         return future
 
-    def _rests_here(self) -> None:
-        """The body's only task is about to await: it has come to rest. There may be nothing to decide: its result is
-        on its way."""
-        if self._unanswered and not self._starting and not self.waits and self.replay.all_given():
-            self.host.turns.forget(self)
-            self._resting = True
+    def _rests_here(self, call: Call) -> None:
+        """The body's only task is about to await: it has come to rest. Often that decides it: the journal's next row is
+        what it asks for, and it goes on in the same turn (a long replay lets others have the loop now and then); or
+        its result is on its way."""
+        if self.replay.comes_next(call) and self.mode is Mode.HOT and self.replay.left % _BREATH:
+            self._give()
+        elif self._unanswered and not self._starting and not self.waits and self.replay.all_given():
+            self._rests()
         else:
             self.stirred(1)
+
+    def _rests(self) -> None:
+        """As can be told without letting the loop turn."""
+        self.host.turns.forget(self)
+        self._resting = True
 
     def journalled(self, call: Call, result: Result) -> asyncio.Future[Row | None]:
         """The result goes to the journal; a future of its row."""
@@ -195,12 +214,12 @@ class Execution:
                 if threads is not None:
                     threads.give_back()
                 gate = self.loop.create_future()
-                self._gated.add(gate)
+                self._gated[gate] = None
                 try:
                     self.stirred()
                     await gate
                 finally:
-                    self._gated.discard(gate)
+                    del self._gated[gate]
         finally:
             self._queued -= 1
 
@@ -211,7 +230,7 @@ class Execution:
         """The run is blocked on something. For a back-off the future gives None when it is time."""
         self.waits[want.path] = want
         if want.kind == "retry":
-            self._backing_off.add(want.path)
+            self._backing_off[want.path] = None
         return self.expect(call)
 
     def withdraw(self, call: Call) -> None:
@@ -220,7 +239,7 @@ class Execution:
         self._futures.pop(call.path, None)
         self._starting.pop(call.path, None)
         self.waits.pop(call.path, None)
-        self._backing_off.discard(call.path)
+        self._backing_off.pop(call.path, None)
         self.stirred()
 
     def send(self, result: Result) -> None:
@@ -238,6 +257,8 @@ class Execution:
         waiting = [future for future in self._futures.values() if not future.done()]
         if self.tasks or waiting:
             _log.warning("run %s: the body ended while steps were running; they are cancelled", self.key)
+        else:
+            self._rests()
         for task in self.tasks:
             task.cancel()
         for future in waiting:
@@ -431,7 +452,7 @@ class Execution:
     def _try_again(self, path: str, attempt: int) -> None:
         want = self.waits.get(path)
         if want is not None and want.attempt == attempt and path in self._backing_off:
-            self._backing_off.discard(path)
+            del self._backing_off[path]
             future = self._futures.pop(path)
             if not future.done():
                 future.set_result(None)

@@ -19,6 +19,9 @@ from typing import Protocol
 
 TURNS = 32
 
+_STALE = 256
+"""Entries of those who rest that may stay in the ring while it stands still: they keep ended runs in memory."""
+
 
 class Restless(Protocol):
     """Something that is told when it has come to rest: `stir` was counted up last so many turns ago."""
@@ -39,11 +42,13 @@ class Turns:
         self._ring: list[list[tuple[Restless, int]]] = [[] for _ in range(TURNS + 1)]
         self._turn = 0
         self._watched = 0  # those, not entries
+        self._entries = 0  # since the ring was last emptied
         self._ticking = False
 
     def watch(self, who: Restless, turns: int = TURNS) -> None:
         """`who` was stirred: so many turns from now it has come to rest, unless it is stirred again."""
         who.stir += 1
+        self._entries += 1
         self._ring[(self._turn + turns) % (TURNS + 1)].append((who, who.stir))
         if not who.watched:
             who.watched = True
@@ -75,3 +80,6 @@ class Turns:
         self._ticking = self._watched > 0
         if self._ticking:
             self._loop.call_soon(self._tick)
+        elif self._entries > _STALE:
+            self._entries = 0
+            self._ring = [[] for _ in self._ring]

@@ -180,10 +180,11 @@ class Verbs:
     async def _executed(self, call: Call, work: Work) -> tuple[Result, Any]:
         """Attempts, and back-offs between them, until there is something to journal."""
         run = self._run
-        failed = run.failures.pop(call.path, 0)
-        if failed:  # before a crash; the database has the deadline, and keeps it whatever is asked for here
+        earlier = run.failures.pop(call.path, None)
+        failed = earlier.attempt if earlier else 0
+        if earlier:  # before a crash; the database has the deadline, and keeps it whatever is asked for here
             again = Want(call.path, "retry", failed, seconds=0.0, attempts=work.retry.attempts)
-            if call.path in run.due:
+            if earlier.due:
                 run.waits[call.path] = again
             else:
                 await self._patiently(call, run.wait(call, again))

@@ -139,6 +139,8 @@ class Worker:
             await self._database.fetchval("select 1")  # the schema fits, or says what to do
             await self._listener.start()
             await self._heart.start()
+            with contextlib.suppress(*TRANSIENT):  # they open again when they are called
+                await self._store.open()
         except BaseException:
             await self._close()
             raise
@@ -280,6 +282,7 @@ class Worker:
 
     def _played(self, run: Execution, task: asyncio.Task[None]) -> None:
         self._ending.discard(task)
+        run.main = None  # each would keep the other in memory
         if not task.cancelled() and (error := task.exception()) is not None and not run.over:
             run.failed(error)
 
