@@ -248,6 +248,20 @@ async def test_a_copy_that_arrives_late_is_void(stage: Stage) -> None:
     assert message["owner"] == worker.id
 
 
+async def test_a_hand_out_of_the_same_worker_that_is_over_takes_nothing(stage: Stage) -> None:
+    """The worker owns the run again, under another receipt: only what that one sends may be journalled."""
+    worker = await stage.worker()
+    over, neighbour = await stage.hot(worker), await stage.hot(worker)
+    await worker.ask(over, "release")
+    [again] = await worker.claim()
+    answers = await worker.commit(step(over, "a"), step(neighbour, "a"))
+    assert answers.results == ["lost", "ok"]
+    assert await worker.step(over, "b") == "lost"
+    answers = await worker.commit(step(over, "c"), step(again, "d"), step(neighbour, "b"))
+    assert answers.results == ["lost", "ok", "ok"]
+    assert await stage.journal(over.run_id) == ["d"]
+
+
 async def test_a_step_that_arrives_late_is_void(stage: Stage) -> None:
     """Model: late copy of a batch after a broken connection."""
     worker = await stage.worker()
@@ -628,9 +642,9 @@ WEAKENED = {
         "commit",
         (
             "if a_runs is not null then",
-            "if s_runs is not null then perform onward.commit_steps(p_worker, at, s_runs::uuid[], "
-            "s_receipts::bigint[], string_to_array(s_names, e'\\x1e'), s_kinds::text[], s_values, "
-            "s_starts::integer[], s_sizes::integer[], s_attempts::integer[], s_seconds::float8[]); "
+            "if s_runs is not null then perform onward.commit_steps(p_worker, at, s_held::uuid[], s_sum, "
+            "s_runs::uuid[], s_receipts::bigint[], string_to_array(s_names, e'\\x1e'), s_kinds::text[], s_values, "
+            "s_starts::integer[], s_sizes::integer[], s_attempts::integer[], s_micros::bigint[]); "
             "end if; if a_runs is not null then",
         ),
     ),
@@ -700,6 +714,21 @@ WEAKENED = {
         test_a_worker_that_beats_while_the_reaper_looks_is_left_alone,
         "reap",
         ("order by w.worker_id limit 1 for update skip locked;", "order by w.worker_id limit 1;"),
+    ),
+    "the fence of a batch looks at owners only": weak(
+        test_a_hand_out_of_the_same_worker_that_is_over_takes_nothing,
+        "commit_steps",
+        ("and sum(receipt) = p_sum", ""),
+    ),
+    "the fence of each step looks at owners only": weak(
+        test_a_hand_out_of_the_same_worker_that_is_over_takes_nothing,
+        "commit_steps",
+        ("and m.receipt = i.receipt", ""),
+    ),
+    "the fence of a lone step looks at owners only": weak(
+        test_a_hand_out_of_the_same_worker_that_is_over_takes_nothing,
+        "commit_step",
+        ("and receipt = p_receipt", ""),
     ),
     "the reaper frees only those it kills": weak(
         test_what_is_owned_by_nobody_alive_becomes_free,

@@ -168,7 +168,7 @@ _COMMIT_END = "select onward.commit_end($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 _COMMIT = """
     select * from onward.commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
                                 $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33,
-                                $34, $35, $36)
+                                $34, $35, $36, $37, $38)
 """
 
 
@@ -337,20 +337,23 @@ def _ask_columns(asks: Sequence[Ask]) -> tuple[Any, ...]:
 
 def _result_columns(results: Sequence[Result]) -> tuple[Any, ...]:
     if not results:
-        return (None,) * 9
+        return (None,) * 11
     runs, receipts, paths, kinds, outputs, errors, attempts, seconds = zip(*results, strict=True)
+    held = set(zip(runs, receipts, strict=True))
     values = [error if output is None else output for output, error in zip(outputs, errors, strict=True)]
     sizes = [-len(value) if output is None else len(value) for output, value in zip(outputs, values, strict=True)]
     return (
+        _literal([run for run, _ in held]),
+        sum([receipt for _, receipt in held]),
         _literal(runs),
         _literal(receipts),
         "\x1e".join(paths),
-        _literal(kinds),
+        None if kinds.count("run") == len(kinds) else _literal(kinds),
         b"".join(values),
         _literal(accumulate(map(abs, sizes[:-1]), initial=1)),
         _literal(sizes),
-        _literal(attempts),
-        "{" + ",".join(["%.6f" % s for s in seconds]) + "}",  # noqa: UP031  twice as fast as format()
+        None if attempts.count(1) == len(attempts) else _literal(attempts),
+        _literal([int(s * 1_000_000) for s in seconds]),
     )
 
 

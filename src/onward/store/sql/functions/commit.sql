@@ -15,8 +15,8 @@ create or replace function onward.commit(
     a_runs uuid[], a_receipts bigint[], a_ops text[], a_notes text[], a_rows integer[],
     w_runs uuid[], w_names text[], w_kinds text[], w_events text[], w_matches text[], w_children uuid[],
     w_attempts integer[], w_limits integer[], w_errors bytea[], w_seconds float8[], w_untils timestamptz[],
-    s_runs text, s_receipts text, s_names text, s_kinds text, s_values bytea, s_starts text, s_sizes text,
-    s_attempts text, s_seconds text,
+    s_held text, s_sum bigint, s_runs text, s_receipts text, s_names text, s_kinds text, s_values bytea, s_starts text,
+    s_sizes text, s_attempts text, s_micros text,
     e_runs uuid[], e_receipts bigint[], e_rows integer[], e_statuses text[], e_outputs bytea[], e_errors bytea[],
     e_parents uuid[],
     out alive boolean, out at timestamptz, out steps text[], out times timestamptz[], out asks jsonb, out ends text[])
@@ -40,10 +40,10 @@ begin
     end if;
     if s_runs is not null then
         select s.words, s.times into steps, times
-          from onward.commit_steps(p_worker, at, s_runs::uuid[], s_receipts::bigint[],
+          from onward.commit_steps(p_worker, at, s_held::uuid[], s_sum, s_runs::uuid[], s_receipts::bigint[],
                                    string_to_array(s_names, e'\x1e'), s_kinds::text[], s_values,
                                    s_starts::integer[], s_sizes::integer[], s_attempts::integer[],
-                                   s_seconds::float8[]) s;
+                                   s_micros::bigint[]) s;
     end if;
     if e_runs is not null then
         ends := onward.commit_ends(p_worker, at, e_runs, e_receipts, e_rows, e_statuses, e_outputs, e_errors,
