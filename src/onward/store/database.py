@@ -47,23 +47,18 @@ TRANSIENT = (DatabaseUnavailable, TimeoutError, *BROKEN, REFUSED)
 class Line:
     """One connection with its prepared statements, for one call at a time. Opened by the first call.
 
-    A broken connection is raised as one of BROKEN, its outcome unknown; the next call opens another. So is one that
-    says nothing for `silence` seconds, as half-open ones do for ever. One timer looks for that now and then: a timer
-    for each call costs a tenth of a short one.
+    A broken connection is raised as one of BROKEN, its outcome unknown; the next call opens another.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._connection: asyncpg.Connection | None = None
         self._statements: dict[str, asyncpg.prepared_stmt.PreparedStatement[asyncpg.Record]] = {}
-        self._since: float | None = None  # when the call was made that is not answered yet
-        self._watch: asyncio.TimerHandle | None = None
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         try:
             statement = self._statements.get(sql) or await self._prepare(sql)
-            self._listen_for_silence()
-            rows: list[asyncpg.Record] = await statement.fetch(*args)
+            rows: list[asyncpg.Record] = await statement.fetch(*args, timeout=self._database.silence)
         except REFUSED as error:
             if isinstance(error, BROKEN):
                 self.close()
@@ -71,8 +66,6 @@ class Line:
         except BaseException:  # broken, or given up in the middle of an answer: it is of no use any more
             self.close()
             raise
-        finally:
-            self._since = None
         return rows
 
     async def prepare(self, *statements: str) -> None:
@@ -84,9 +77,6 @@ class Line:
     def close(self) -> None:
         connection, self._connection = self._connection, None
         self._statements.clear()
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
         if connection is not None:
             connection.terminate()
 
@@ -99,23 +89,6 @@ class Line:
         statement = await self._connection.prepare(sql, name=name, timeout=self._database.silence)
         self._statements[sql] = statement
         return statement
-
-    def _listen_for_silence(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._since = loop.time()
-        if self._watch is None:
-            self._watch = loop.call_later(self._database.silence, self._look)
-
-    def _look(self) -> None:
-        self._watch = None
-        if self._since is None:
-            return
-        loop = asyncio.get_running_loop()
-        left = self._since + self._database.silence - loop.time()
-        if left > 0:
-            self._watch = loop.call_later(left, self._look)
-        else:
-            self.close()  # the call ends with one of BROKEN
 
 
 class Database:
