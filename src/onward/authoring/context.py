@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import random
 from collections.abc import Callable, Coroutine, Mapping, MutableMapping
@@ -157,6 +158,8 @@ class Steps:
                 f"step {name!r}: give the function and its arguments apart, as in "
                 f"ctx.step.run({name!r}, fn, arg), not what it returned ({fn!r})"
             )
+        if retry is not None and not isinstance(retry, Retry):
+            raise InvalidInput(f"retry of step {name!r}: write retry=Retry(attempts=3), got {retry!r}")
         limit = defaults.step_timeout
         if timeout is not None:
             limit = attempt_limit(timeout, f"timeout of step {name!r}", stacklevel=3)
@@ -174,7 +177,11 @@ class Steps:
                 f"sleep_until {name!r}: needs a datetime with a time zone, such as "
                 f"ctx.now() + timedelta(days=1); got {when!r}"
             )
-        return self._engine.sleep(names.step_name(name), None, when.astimezone(UTC))
+        try:
+            moment = when.astimezone(UTC)
+        except OverflowError:  # at the ends of the calendar: hours do not matter there
+            moment = when.replace(tzinfo=UTC)
+        return self._engine.sleep(names.step_name(name), None, moment)
 
     @overload
     def wait_for_event(
@@ -211,6 +218,11 @@ class Steps:
         Without a time-out it waits for ever. Signals that came before the wait are kept for it.
         """
         names.event_name(event)
+        if match is not None and not isinstance(match, Mapping):
+            raise InvalidInput(
+                f"match of {event!r}: give the keys and values that the payload must hold, as in "
+                f'match={{"userId": 42}}; got {match!r}'
+            )
         limit = None if timeout is None else seconds(timeout, what=f"timeout of {event!r}")
         how: Codec = PLAIN if type is None else codec(type)
         wait = Wait(event, None if match is None else dict(match), limit, how)
@@ -220,6 +232,12 @@ class Steps:
         """The first branch to settle, as `(branch, value)`; its failure is raised. The others are cancelled."""
         if not branches:
             raise InvalidInput(f"race {name!r}: give it branches, as in race({name!r}, a=step_a, b=step_b)")
+        for branch, coroutine in branches.items():
+            if not inspect.iscoroutine(coroutine):
+                raise InvalidInput(
+                    f"race {name!r}: the branch {branch!r} must be a coroutine, such as "
+                    f"ctx.step.sleep({branch!r}, '1h') or the call of an async function; got {coroutine!r}"
+                )
         return self._engine.race(names.step_name(name), branches)
 
     def start(

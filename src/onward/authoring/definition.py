@@ -39,6 +39,8 @@ class Workflow(Generic[I, O]):
         self.name = names.workflow_name(_default_name(body) if name is None else name)
         self.version = version_number(version)
         self.retention = timedelta(seconds=durations.seconds(retention, what="retention"))
+        if retry is not None and not isinstance(retry, Retry):
+            raise InvalidInput(f"retry of workflow {self.name!r}: write retry=Retry(attempts=3), got {retry!r}")
         self.retry = retry or Retry()
         limit = "10m" if step_timeout is None else step_timeout
         self.step_timeout = attempt_limit(limit, f"step_timeout of workflow {self.name!r}", stacklevel=4)

@@ -379,6 +379,8 @@ def _patterns(wanted: Mapping[str, Any] | None) -> list[str] | None:
     """What the input must contain; a dotted key may also be a path."""
     if wanted is None:
         return None
+    if not isinstance(wanted, Mapping) or not all(isinstance(path, str) for path in wanted):
+        raise InvalidInput(f'input is what it must contain, as in input={{"user.id": 42}}; got {wanted!r}')
     nested: dict[str, Any] = {}
     for path, value in wanted.items():
         for key in reversed(path.split(".")):
