@@ -621,6 +621,17 @@ async def test_a_cancel_may_be_repeated_and_changes_no_end(stage: Stage) -> None
     assert await stage.root.runs.cancel(uuid4()) is None
 
 
+async def test_a_cancel_finishes_what_a_canceller_that_died_had_begun(stage: Stage) -> None:
+    """It had cancelled the child, and had not come to the child's child."""
+    worker = await stage.worker()
+    top = await stage.hot(worker)
+    child = await stage.hot(worker, parent=top.run_id, call="invoke")
+    grandchild = await stage.hot(worker, parent=child.run_id, call="invoke")
+    await stage.root.fetch("select onward.cancel('t', $1)", child.run_id)
+    assert await stage.root.runs.cancel(top.run_id) == "cancelled"
+    assert (await stage.root.describe(grandchild.run_id)).status == "cancelled"
+
+
 async def test_a_cancel_and_an_end_at_once_leave_one_result(stage: Stage) -> None:
     worker, client = await stage.worker(), await stage.client()
     out = await stage.hot(worker)
@@ -887,6 +898,18 @@ async def test_an_owner_is_told_what_it_has_to_look_at(stage: Stage) -> None:
 
 
 # ---- await_result ------------------------------------------------------------------------------------------
+
+
+async def test_who_was_told_of_an_end_waits_no_more(stage: Stage) -> None:
+    worker, reader = await stage.worker(), await stage.client()
+    alone, one, two = [await stage.hot(worker) for _ in range(3)]
+    for out in (alone, one, two):
+        await reader.runs.await_result(out.run_id, "c", 60)
+    await worker.end(alone)
+    await worker.commit(end(one), end(two))
+    await worker.calls.announce([one.run_id, two.run_id], False)
+    await reader.runs.await_result(alone.run_id, "c", 60)
+    assert await stage.root.fetchval("select count(*) from onward.awaited") == 0
 
 
 async def test_an_end_is_told_to_who_waits_for_it(stage: Stage) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from onward.store.handouts import Ask, WorkerDead
 from onward.store.runs import Started
-from store.stage import Actor, Stage, Worker, ask, end, paths, run, sleep, step, wait
+from store.stage import Actor, Stage, Worker, ask, end, paths, retry, run, sleep, step, wait
 
 ALONE_AND_TOGETHER = (["a"], ["a", "b"])
 """Steps of one batch: a single one has a function of its own."""
@@ -217,6 +217,45 @@ async def test_a_claim_settles_only_what_was_suspended(stage: Stage) -> None:
     assert paths(answer.rows) == ["e2"], "the signal went to the wait that the body really waits for"
 
 
+async def test_a_claim_settles_nothing_for_a_run_that_was_handed_out_since_it_was_suspended(stage: Stage) -> None:
+    """Its body went on, and its worker died: it may have given up a wait that it was suspended with."""
+    worker, other = await stage.worker(), await stage.worker()
+    out = await stage.hot(worker)
+    await worker.ask(out, "suspend", wait("e1"), sleep("s", 10))
+    await stage.move_clock(11)
+    [again] = await worker.claim()
+    assert paths(again.rows) == ["s"]
+    await stage.lapse(worker)
+    assert await stage.root.signal(out.run_id) == "resolved"
+    await other.reap()
+    [found] = await other.claim()
+    assert paths(found.rows) == ["s"]
+
+
+async def test_a_back_off_whose_step_was_journalled_is_gone(stage: Stage) -> None:
+    """The worker's list may still hold it: its result stood behind the last register."""
+    worker = await stage.worker()
+    out = await stage.hot(worker)
+    await worker.ask(out, "register", retry("f", 60))
+    assert await worker.step(out, "f") == "ok"
+    await worker.ask(out, "register", retry("f", 60), rows=1)
+    assert await stage.pendings(out.run_id) == {}
+
+
+async def test_a_reaper_waits_for_no_parent_of_a_poisoned_run(stage: Stage) -> None:
+    """It holds the child's lock, and waiting for the parent's could be out of order."""
+    parents, worker, client = await stage.worker("p@1"), await stage.worker(), await stage.client()
+    parent = await stage.hot(parents, workflow="p")
+    child = await stage.hot(worker, parent=parent.run_id, call="invoke")
+    await stage.root.execute("update onward.message set deaths = 4, executing = true where msg_id = $1", child.run_id)
+    reaper = await stage.client()
+    await reaper.execute("set lock_timeout = '1s'")
+    async with client.open():
+        await client.execute("select 1 from onward.message where msg_id = $1 for update", parent.run_id)
+        await reaper.fetch("select onward.bury($1, true)", worker.id)
+    assert (await stage.root.describe(child.run_id)).status == "failed"
+
+
 # ---- batches whose outcome is unknown ------------------------------------------------------------------------
 
 
@@ -260,6 +299,8 @@ async def test_a_hand_out_of_the_same_worker_that_is_over_takes_nothing(stage: S
     answers = await worker.commit(step(over, "c"), step(again, "d"), step(neighbour, "b"))
     assert answers.results == ["lost", "ok", "ok"]
     assert await stage.journal(over.run_id) == ["d"]
+    assert (await worker.ask(over, "release")).word == "lost"
+    assert (await stage.message(over.run_id))["owner"] == worker.id
 
 
 async def test_a_step_that_arrives_late_is_void(stage: Stage) -> None:
@@ -714,6 +755,33 @@ WEAKENED = {
         test_a_worker_that_beats_while_the_reaper_looks_is_left_alone,
         "reap",
         ("order by w.worker_id limit 1 for update skip locked;", "order by w.worker_id limit 1;"),
+    ),
+    "a claim leaves what it was suspended with": weak(
+        test_a_claim_settles_nothing_for_a_run_that_was_handed_out_since_it_was_suspended,
+        "claim",
+        ("reason = null, cached_by = null,", "reason = null,"),
+    ),
+    "a settle keeps what was journalled": weak(
+        test_a_back_off_whose_step_was_journalled_is_gone,
+        "settle",
+        (
+            "delete from onward.pending p using onward.step s where p.run_id = any (p_runs) and s.run_id = p.run_id "
+            "and s.name = p.name;",
+            "",
+        ),
+    ),
+    "poison waits for its parents": weak(
+        test_a_reaper_waits_for_no_parent_of_a_poisoned_run,
+        "fail_poison",
+        ("for update of m skip locked", "for update of m"),
+    ),
+    "the fence of an ask looks at owners only": weak(
+        test_a_hand_out_of_the_same_worker_that_is_over_takes_nothing,
+        "commit_asks",
+        (
+            "where m.msg_id = a.run and m.receipt = a.receipt and m.owner is not distinct from p_worker;",
+            "where m.msg_id = a.run and m.owner is not distinct from p_worker;",
+        ),
     ),
     "the fence of a batch looks at owners only": weak(
         test_a_hand_out_of_the_same_worker_that_is_over_takes_nothing,

@@ -6,7 +6,7 @@ create or replace function onward.await_result(p_tenant text, p_run uuid, p_chan
 returns table (status text, output bytea, error bytea, workflow text, version integer)
 language plpgsql as $$
 begin
-    if p_for > 0 then
+    if p_for > 0 and not exists (select 1 from onward.run_result x where x.run_id = p_run) then
         insert into onward.awaited as a (run_id, channel, until)
         values (p_run, p_channel, onward.now() + make_interval(secs => p_for))
         on conflict (run_id, channel) do update set until = excluded.until;
