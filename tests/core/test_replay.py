@@ -145,7 +145,10 @@ def test_a_call_that_is_made_but_not_awaited_is_told_once() -> None:
 
 LEGAL = {
     (State.MADE, State.OPEN),
+    (State.MADE, State.HELD),
     (State.MADE, State.WITHDRAWN),
+    (State.HELD, State.OPEN),
+    (State.HELD, State.WITHDRAWN),
     (State.OPEN, State.STARTED),
     (State.OPEN, State.ANSWERED),
     (State.OPEN, State.WITHDRAWN),
@@ -166,3 +169,31 @@ def test_an_illegal_transition_raises_and_changes_nothing(here: State, there: St
         with pytest.raises(IllegalTransition):
             call.to(there)
         assert call.state is here
+
+
+def test_a_race_is_not_answered_while_its_branches_run() -> None:
+    replay = Replay([row("a"), row("who", "race"), row("c")])
+    who, a, c = replay.make("", "who", "race"), replay.make("", "a", "run"), replay.make("", "c", "run")
+    replay.hold(who)
+    replay.open(a)
+    assert given_paths(replay) == ["a"]
+    assert not replay.may_start(c), "what comes after the race is known"
+    assert replay.divergence() is not None, "nobody has asked for c yet"
+    replay.open(who)
+    replay.open(c)
+    assert given_paths(replay) == ["who", "c"]
+
+
+def test_a_step_that_is_executed_again_is_given_what_it_asks_for_before_it_starts_anything() -> None:
+    replay = Replay([row("outer\x1ffast")])
+    outer = replay.make("", "outer", "run")
+    replay.open(outer)
+    replay.start(outer)
+    replay.begin_attempt("outer")
+    fast, slow = replay.make("outer", "fast", "run"), replay.make("outer", "slow", "run")
+    replay.open(slow)
+    assert replay.waits_for_rest(slow)
+    replay.open(fast)
+    assert not replay.may_start(slow)
+    assert given_paths(replay) == ["outer\x1ffast"]
+    assert replay.may_start(slow), "at rest, with nothing left to give"

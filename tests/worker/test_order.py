@@ -10,6 +10,8 @@ import pytest
 
 from onward import Context, GiveUp, Retry, Workflow, workflow
 from onward.errors import StepFailed
+from onward.worker import tasks
+from onward.worker.tasks import Body, Counting
 
 ran: Counter[str] = Counter()
 gates: dict[str, asyncio.Event] = {}
@@ -85,7 +87,8 @@ async def races(ctx: Context) -> Any:
     won = await ctx.step.race(
         "who", a=ctx.step.run("a", gated, "a"), b=ctx.step.run("b", gated, "b"), nap=ctx.step.sleep("nap", "1h")
     )
-    return [won, await ctx.step.run("then-" + won[0], gated, "then")]
+    moment = ctx.now().isoformat()
+    return [won, moment, await ctx.step.run("then-" + won[0], gated, "then")]
 
 
 @workflow
@@ -94,6 +97,29 @@ async def a_race_that_fails(ctx: Context) -> Any:
         return await ctx.step.race("who", a=ctx.step.run("a", failing, "a"), b=ctx.step.run("b", gated, "b"))
     except StepFailed as failure:
         return [failure.step, failure.message, await ctx.step.run("tidy", gated, "tidy")]
+
+
+@workflow
+async def a_race_that_breaks_by_itself(ctx: Context) -> Any:
+    async def breaks() -> None:
+        raise KeyError("no step at all")
+
+    try:
+        await ctx.step.race("who", broken=breaks(), a=ctx.step.run("a", gated, "a"))
+    except KeyError:
+        moment = ctx.now().isoformat()
+        return [moment, await ctx.step.run("tidy", gated, "tidy")]
+
+
+@workflow
+async def nests_in_tasks(ctx: Context) -> Any:
+    async def outer(name: str) -> str:
+        return str(await ctx.step.run("inner", gated, name))
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ctx.step.run("outer-" + n, outer, n)) for n in "ab"]
+    raced = await ctx.step.race("who", a=ctx.step.run("outer-c", outer, "c"), nap=ctx.step.sleep("nap", "1h"))
+    return [*(task.result() for task in tasks), *raced]
 
 
 @workflow
@@ -134,6 +160,8 @@ CASES: list[tuple[Workflow[Any, Any], list[str]]] = [
     (races, ["b", "then"]),
     (races, ["ba", "then"]),
     (a_race_that_fails, ["a", "tidy"]),
+    (a_race_that_breaks_by_itself, ["tidy"]),
+    (nests_in_tasks, ["ba", "c"]),
     (repeats_and_nests, ["x"]),
     (deep_groups, ["b", "a"]),
     (deep_groups, ["ba"]),
@@ -236,3 +264,27 @@ async def test_a_cancelled_siblings_next_step_does_not_begin_on_replay(world: An
     again = await world.copy(run, rows)
     assert await again.result(timeout=10) == "over"
     assert not ran
+
+
+async def test_a_task_counts_before_it_is_made() -> None:
+    """An eager task runs while it is made: the body that makes it is not alone any more."""
+    loop, mine, seen = asyncio.get_running_loop(), Body(), list[int]()
+
+    def eager(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        seen.append(mine.others)
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    before = loop.get_task_factory()
+    loop.set_task_factory(eager)
+    counting = Counting.install(loop)
+    token = tasks.body.set(mine)
+    try:
+        assert counting.knows_single(mine)
+        await asyncio.create_task(asyncio.sleep(0))
+        await asyncio.sleep(0)
+        assert counting.knows_single(mine)
+    finally:
+        tasks.body.reset(token)
+        counting.uninstall()
+        loop.set_task_factory(before)
+    assert seen == [1]

@@ -246,3 +246,22 @@ async def test_a_signal_of_another_shape_is_told_to_the_body_and_the_next_one_co
     await run.signal("verdict", {"accepted": True})
     assert await run.result(timeout=10) is True
     assert [s.output for s in await run.steps() if s.kind == "run"] == ["InvalidInput"]
+
+
+@workflow
+async def gives_a_wait_up(ctx: Context) -> list[Any]:
+    async def long() -> None:
+        await asyncio.sleep(1.5)
+
+    raced = await ctx.step.race("race", event=ctx.step.wait_for_event("e"), late=ctx.step.sleep("late", "50ms"))
+    await ctx.step.run("long", long)
+    return [raced[0], await ctx.step.wait_for_event("e", name="second", timeout="10ms")]
+
+
+async def test_a_wait_that_was_given_up_takes_no_signal_while_a_step_executes(world: Any, until: Any) -> None:
+    await world.worker(gives_a_wait_up)
+    run = await world.client.start(gives_a_wait_up)
+    await until(lambda: world.value("select 1 from onward.step where kind = 'race'"))
+    await until(lambda: world.value("select not exists (select 1 from onward.pending)"))
+    assert (await run.signal("e", "nobody waits", buffer=False)).outcome == "dropped"
+    assert await run.result(timeout=10) == ["late", None]

@@ -18,8 +18,10 @@ The laws (docs/architecture.md tells them with examples):
 A call's life; any other transition raises and changes nothing:
 
     MADE ──open──> OPEN ──start──> STARTED ──answer──> ANSWERED
-                    │ └────────────answer───────────────^
-                    └──withdraw──> WITHDRAWN <──withdraw── STARTED
+     │              ^ └────────────answer───────────────^
+     └──hold──> HELD┘        and from any of the first four: ──withdraw──> WITHDRAWN
+
+A race is held while its branches run: it is asked for, but its row must not overtake those of its branches.
 """
 
 from __future__ import annotations
@@ -49,14 +51,16 @@ class State(IntEnum):
     STARTED = 2
     ANSWERED = 3
     WITHDRAWN = 4
+    HELD = 5
 
 
 _LEGAL: tuple[frozenset[State], ...] = (
-    frozenset({State.OPEN, State.WITHDRAWN}),  # from MADE
+    frozenset({State.OPEN, State.HELD, State.WITHDRAWN}),  # from MADE
     frozenset({State.STARTED, State.ANSWERED, State.WITHDRAWN}),  # from OPEN
     frozenset({State.ANSWERED, State.WITHDRAWN}),  # from STARTED
     frozenset(),  # ANSWERED is the end
     frozenset(),  # so is WITHDRAWN
+    frozenset({State.OPEN, State.WITHDRAWN}),  # from HELD
 )
 
 
@@ -93,6 +97,8 @@ class Replay:
         self._head = 0  # where those begin that were not given yet
         self._nested: dict[str, tuple[int, Row]] = {}  # rows of steps within steps, with their order
         self._ready: dict[str, tuple[int, Row]] = {}  # of these, the ones that are asked for now
+        self._parents: dict[str, None] = {}  # steps that contain rows
+        self._before: dict[str, None] = {}  # of these, the ones that are executed again
         self.rows = 0  # how many rows the journal is known to hold
         for row in rows:
             self.add(row)
@@ -114,17 +120,23 @@ class Replay:
         if call.parent and call.path in self._nested:
             self._ready[call.path] = self._nested[call.path]
 
+    def hold(self, call: Call) -> None:
+        """The call is awaited, but not to be answered before it is opened."""
+        call.to(State.HELD)
+
     def start(self, call: Call) -> None:
         call.to(State.STARTED)
 
     def withdraw(self, call: Call) -> None:
         """The body no longer waits (it was cancelled there): a row that comes all the same is passed over."""
-        if call.state in (State.MADE, State.OPEN, State.STARTED):
+        if call.state not in (State.ANSWERED, State.WITHDRAWN):
             call.to(State.WITHDRAWN)
             self._ready.pop(call.path, None)
 
     def begin_attempt(self, path: str) -> None:
         """A step is executed, perhaps again: what it calls is counted from the start (law 1)."""
+        if path in self._parents:
+            self._before[path] = None
         if self._counts.pop(path, None):
             for call in [c for c in self._calls.values() if c.parent == path]:
                 self.withdraw(call)
@@ -139,6 +151,7 @@ class Replay:
             self._body.append(row)
             return
         self._nested[row.path] = (self.rows, row)
+        self._parents[names.split(row.path)[0]] = None
         call = self._calls.get(row.path)
         if call is not None and call.waits:
             self._ready[row.path] = self._nested[row.path]
@@ -158,7 +171,7 @@ class Replay:
         while at < len(self._body):
             row = self._body[at]
             call = self._calls.get(row.path)
-            if call is None or call.state is State.MADE:
+            if call is None or call.state is State.MADE or call.state is State.HELD:
                 at += 1
                 continue
             self._take_out(at)
@@ -210,10 +223,15 @@ class Replay:
         return not self._body and not self._ready
 
     def may_start(self, call: Call) -> bool:
-        """Law 3. Inside a step nothing waits for the body: the step is executed as a whole anyway."""
+        """Law 3. Inside a step it holds at rest: a step that is executed again need not ask for all that it did ask for
+        (it is no body), so what it asks for is given first, and the rest does not count."""
         if call.parent:
-            return call.path not in self._nested
+            return call.path not in self._nested and not self._ready
         return not self._body
+
+    def waits_for_rest(self, call: Call) -> bool:
+        """Is the call in a step that was executed before? Whether it may start is known at rest only."""
+        return call.parent in self._before
 
     # ---- at rest, with nothing left to give -------------------------------------------------------------
 

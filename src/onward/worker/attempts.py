@@ -47,7 +47,7 @@ async def execute(run: Execution, call: Call, work: Work, attempt: int) -> Any:
         deadlines.end(number, task)
         executing.reset(token)
         if call.path in run.inner:
-            await _ended(run.inner.pop(call.path))
+            await _ended(run.inner.pop(call.path) - {task})
 
 
 async def _ended(tasks: set[asyncio.Task[Any]]) -> None:

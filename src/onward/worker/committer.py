@@ -62,7 +62,7 @@ class Committer:
     """Collects what runs want written and flushes it. `stop` waits for what was handed in."""
 
     def __init__(
-        self, store: HandOuts, worker: Callable[[], int], on_dead: Callable[[], None], on_flush: Callable[[], None]
+        self, store: HandOuts, worker: Callable[[], int], on_dead: Callable[[int], None], on_flush: Callable[[], None]
     ) -> None:
         self._store, self._worker, self._on_dead, self._on_flush = store, worker, on_dead, on_flush
         self._asks: list[tuple[Sender, Ask]] = []
@@ -124,12 +124,13 @@ class Committer:
                 self._on_flush()
 
     def _take(self) -> _Outgoing | None:
-        if not (self._asks or self._results or self._ends):
-            return None
-        asks = _off(self._asks, MOST)
-        results = _off(self._results, _fitting(self._results, MOST - len(asks)))
-        ends = _off(self._ends, MOST - len(asks) - len(results))
-        return _Outgoing(asks, results, ends) if asks or results or ends else None
+        while self._asks or self._results or self._ends:
+            asks = _off(self._asks, MOST)
+            results = _off(self._results, _fitting(self._results, MOST - len(asks)))
+            ends = _off(self._ends, MOST - len(asks) - len(results))
+            if asks or results or ends:  # else all of these have given up; there may be others behind them
+                return _Outgoing(asks, results, ends)
+        return None
 
     async def _send(self, out: _Outgoing) -> list[tuple[_Outgoing, Answers | None]]:
         """Answers for all of it, in parts where it had to be halved. None: this incarnation is dead."""
@@ -137,10 +138,11 @@ class Committer:
         pause = 0.02
         while True:
             self._number += 1
+            worker = self._worker()
             try:
-                return [(out, await self._store.commit(self._worker(), LANE, self._number, batch))]
+                return [(out, await self._store.commit(worker, LANE, self._number, batch))]
             except WorkerDead:
-                self._on_dead()
+                self._on_dead(worker)
                 return [(out, None)]
             except UNFIT as error:
                 if len(batch) > 1:

@@ -43,6 +43,8 @@ _BREATH = 64
 """Rows that a replay is given at once, before it lets the loop turn."""
 _GRACE = 1.0
 """Seconds that a body may look diverged: one that awaits something of its own only seems to rest."""
+_LONG_GRACE = 60.0
+"""The same for a body that asks for nothing: most likely it does await something of its own."""
 
 
 class Mode(Enum):
@@ -64,8 +66,8 @@ class Host(Protocol):
     counting: Counting
     executing: int
 
-    def admits(self, run: Execution) -> bool:
-        """May this run begin to execute a step now?"""
+    def admits(self, run: Execution, inside: bool) -> bool:
+        """May this run begin to execute a step now? `inside`: within one that executes."""
 
     def cached(self, run: Execution) -> None: ...
     def due_in(self, seconds: float) -> None: ...
@@ -116,7 +118,7 @@ class Execution:
         self.tasks: dict[asyncio.Task[Any], None] = {}  # of the body's, beside `main`, that have called a step
         self.inner: dict[str, set[asyncio.Task[Any]]] = {}  # those that were called within a step, by its path
         self._queued = 0  # steps that wait for a thread, or to be admitted again
-        self._gated: dict[asyncio.Future[None], None] = {}  # of them, the latter
+        self._gated: dict[asyncio.Future[None], Call] = {}  # of them, the latter
         self.main: asyncio.Task[None] | None = None
         self.suspect = out.deaths > 0  # its worker died before: marked before it executes a step
         self._futures: dict[str, asyncio.Future[Row | None]] = {}
@@ -147,7 +149,7 @@ class Execution:
     def remember_inner(self, path: str) -> None:
         """The current task calls a step within the step at `path`."""
         task = asyncio.current_task(self.loop)
-        if task is not None and task is not self.main:
+        if task is not None and task is not self.main:  # which never ends before an attempt does
             self.inner.setdefault(path, set()).add(task)
 
     def check(self) -> None:
@@ -162,7 +164,8 @@ class Execution:
     def begin(self, call: Call) -> asyncio.Future[Row | None] | None:
         """The call is awaited. None: execute it now; else a future of its row, or of None: execute it then."""
         self.replay.open(call)
-        if self.replay.may_start(call) and not self.suspect and self._admitted():
+        now = self.replay.may_start(call) and not self.replay.waits_for_rest(call)
+        if now and not self.suspect and self.admitted(call):
             self.replay.start(call)
             return None
         self._starting[call.path] = call
@@ -200,7 +203,7 @@ class Execution:
         self.send(result)
         return self.expect(call)
 
-    async def admission(self, threads: Threads | None) -> None:
+    async def admission(self, call: Call, threads: Threads | None) -> None:
         """Waits until an attempt may begin: a thread is free for it, and the run may still begin a step, which it could
         when the step was asked for, but then others were executed first. What is queued here is not executing: the
         run may be handed back meanwhile."""
@@ -209,12 +212,12 @@ class Execution:
             while True:
                 if threads is not None:
                     await threads.slot()
-                if self._admitted():
+                if self.admitted(call):
                     return
                 if threads is not None:
                     threads.give_back()
                 gate = self.loop.create_future()
-                self._gated[gate] = None
+                self._gated[gate] = call
                 try:
                     self.stirred()
                     await gate
@@ -223,8 +226,10 @@ class Execution:
         finally:
             self._queued -= 1
 
-    def _admitted(self) -> bool:
-        return self.mode is Mode.HOT and not self.leaving and self.host.admits(self)
+    def admitted(self, call: Call) -> bool:
+        """May the call execute now? One within a step is part of that step, which could not end without it."""
+        inside = bool(call.parent)
+        return self.mode is Mode.HOT and (inside or not self.leaving) and self.host.admits(self, inside)
 
     def wait(self, call: Call, want: Want) -> asyncio.Future[Row | None]:
         """The run is blocked on something. For a back-off the future gives None when it is time."""
@@ -290,13 +295,14 @@ class Execution:
             return
         if self._give() or self._diverged() or self._start():
             return
-        if self._held is None and self.waits and (self._more or self._news_to_register()):
+        if self._held is None and ((self._more and self.waits) or self._news_to_register()):
             self._held = []
         if self._unanswered or self._asking:
             return
-        if self.leaving and not self.executing:
+        idle = not (self.executing or self._held)  # behind a release or a suspend a result would be lost
+        if self.leaving and idle:
             self._ask("release")
-        elif self.waits and not (self.executing or self._starting or self._queued):
+        elif self.waits and idle and not (self._starting or self._queued):
             self._ask("suspend")
         elif self._held is not None:
             self._ask("register")
@@ -316,6 +322,7 @@ class Execution:
             self._strays.cancel()
             self._strays = None
         self.waits.pop(row.path, None)
+        self._registered.pop(row.path, None)
         self._starting.pop(row.path, None)
         future = self._futures.pop(row.path, None)
         if future is not None and not future.done():
@@ -329,7 +336,8 @@ class Execution:
         if found is None:
             return False
         if self._strays is None:
-            self._strays = self.loop.call_later(_GRACE, self._still_diverged)
+            grace = _GRACE if found[1] else _LONG_GRACE
+            self._strays = self.loop.call_later(grace, self._still_diverged)
         return True
 
     def _still_diverged(self) -> None:
@@ -344,11 +352,11 @@ class Execution:
         """What waited for the journal to be given out, or for the worker to admit it, begins now."""
         if not self._starting and not self._gated:
             return False
-        for gate in self._gated if self._gated and self._admitted() else ():
-            if not gate.done():
+        for gate, call in self._gated.items():
+            if not gate.done() and self.admitted(call):
                 gate.set_result(None)
-        ready = [call for call in self._starting.values() if self.replay.may_start(call)]
-        if not ready or not self._admitted():
+        ready = [call for call in self._starting.values() if self.replay.may_start(call) and self.admitted(call)]
+        if not ready:
             return False
         if self.suspect:
             if not self._asking and not self._unanswered:
@@ -380,7 +388,9 @@ class Execution:
     # ---- asking the database --------------------------------------------------------------------------------
 
     def _news_to_register(self) -> bool:
-        return any(self._registered.get(path) != want.attempt for path, want in self.waits.items())
+        """A wait is new, or one was given up: while it stands, it would take a signal from the next one."""
+        given_up = any(path not in self.waits for path in self._registered)
+        return given_up or any(self._registered.get(path) != want.attempt for path, want in self.waits.items())
 
     def must_register(self) -> None:
         """Something of it is due, or a wait is new while a step executes."""
@@ -389,16 +399,23 @@ class Execution:
             self.look()
 
     def _ask(self, op: str, note: str | None = None) -> None:
-        wants = tuple(self.waits.values()) if op in ("register", "suspend") else ()
-        self._asking, self._more = True, False
+        self._asking = True
         if op == "suspend":
             self.mode = Mode.SUSPENDING
-        if wants:
-            self._registered = {want.path: want.attempt for want in wants}
+        wants = self._wants() if op in ("register", "suspend") else ()
         self.host.committer.ask(self, Ask(self.out.run_id, self.receipt, op, self.replay.rows, note, wants))
-        held, self._held = self._held, None
-        for result in held or ():  # behind the register, in the same batch
-            self.send(result)
+        if op in ("register", "suspend"):
+            self._more = False
+            held, self._held = self._held, None
+            for result in held or ():  # behind the register, in the same batch
+                self.send(result)
+
+    def _wants(self) -> tuple[Want, ...]:
+        """What the body is blocked on, and what it will be: a back-off from before a crash keeps its deadline and its
+        count also while the body has not come to that step again. (One that is over would keep the run awake.)"""
+        self._registered = {want.path: want.attempt for want in self.waits.values()}
+        coming = (Want(b.path, "retry", b.attempt, seconds=0.0) for b in self.failures.values() if not b.due)
+        return (*self.waits.values(), *coming)
 
     def diverged(self, why: str) -> None:
         """The journal and the code do not fit: the run stands still, and goes on once fitting code is back."""

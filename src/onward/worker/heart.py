@@ -69,9 +69,10 @@ class Heart:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         self.tasks = []
 
-    def declared_dead(self) -> None:
-        """Another call was told so."""
-        self._dead = True
+    def declared_dead(self, worker: int) -> bool:
+        """Another call, made as `worker`, was told so. It may be an answer to an incarnation before this one."""
+        self._dead = self._dead or worker == self.worker_id
+        return worker == self.worker_id
 
     async def _enlist(self) -> None:
         asked = self._loop.time()

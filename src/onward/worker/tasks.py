@@ -38,15 +38,22 @@ class Counting:
         self._users = 0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        if self._before is None:
-            task = asyncio.Task(coroutine, loop=loop, **options)
-        else:
-            task = self._before(loop, coroutine, **options)
         mine = body.get()
-        if mine is not None:
-            mine.others += 1
-            task.add_done_callback(mine._ended)
+        if mine is None:
+            return self._make(loop, coroutine, **options)
+        mine.others += 1  # first: an eager task begins while it is made
+        try:
+            task = self._make(loop, coroutine, **options)
+        except BaseException:
+            mine.others -= 1
+            raise
+        task.add_done_callback(mine._ended)
         return task
+
+    def _make(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        if self._before is None:
+            return asyncio.Task(coroutine, loop=loop, **options)
+        return self._before(loop, coroutine, **options)
 
     @classmethod
     def install(cls, loop: asyncio.AbstractEventLoop) -> Counting:

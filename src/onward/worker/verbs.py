@@ -7,6 +7,7 @@ task group ends when its steps have ended, and nothing has to be kept in step wi
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import random
 import time
@@ -121,12 +122,20 @@ class Verbs:
         return self._run.replay.make(around.path if around else "", name, kind)
 
     def not_awaited(self, parent: str = "") -> list[str]:
-        """Calls whose coroutine nobody awaited; it is closed here, so that Python does not warn as well."""
+        """Calls whose coroutine nobody awaited; it is closed here, so that Python does not warn as well. One that was
+        given to a task is none of them, also where the task was cancelled before it could begin."""
         if not self._made:
             return []
-        paths = self._run.replay.not_awaited(parent)
-        for path in paths:
-            self._made.pop(path).close()
+        paths = []
+        for path in self._run.replay.not_awaited(parent):
+            coroutine = self._made.pop(path)
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED:
+                continue
+            if (task := _task_of(coroutine)) is not None:
+                task.cancel()
+                continue
+            coroutine.close()
+            paths.append(path)
         return paths
 
     def close(self) -> None:
@@ -192,7 +201,7 @@ class Verbs:
         threads = None if attempts.is_async(work.fn) else host.threads
         while True:
             if failed or threads is not None:
-                await run.admission(threads)
+                await run.admission(call, threads)
             attempt = failed + 1
             began = time.monotonic()
             try:
@@ -265,23 +274,27 @@ class Verbs:
         if (winner := _recorded_winner(known)) is not None and winner not in branches:
             run.diverged(f"the journal says that {winner!r} won the race {shown(call.path)}, which has no such branch")
             raise asyncio.CancelledError
-        run.replay.open(call)
-        given = None if known is None else run.expect(call)  # it may come as soon as the branch has settled
+        run.replay.hold(call)
         began = time.monotonic()
         tasks = {name: asyncio.create_task(branch) for name, branch in branches.items()}
         for task in tasks.values():
             run.remember(task)
         try:
-            winner = await _first(tasks, winner)
-        finally:
-            losers = [task for task in tasks.values() if not task.done()]
-            for task in losers:
-                task.cancel()
-            await asyncio.gather(*losers, return_exceptions=True)
-        if given is None:
+            try:
+                winner = await _first(tasks, winner)
+            finally:
+                losers = [task for task in tasks.values() if not task.done()]
+                for task in losers:
+                    task.cancel()
+                await asyncio.gather(*losers, return_exceptions=True)
+        except BaseException:
+            run.withdraw(call)
+            raise
+        run.replay.open(call)
+        if known is None:
             await self._journalled(call, self._result(call, json.dumps(winner).encode(), None, 1, began))
         else:
-            await self._patiently(call, given)
+            await self._patiently(call, run.expect(call))
         return winner, tasks[winner].result()
 
     # ---- children ----------------------------------------------------------------------------------------------------
@@ -289,7 +302,11 @@ class Verbs:
     async def _child(self, call: Call, workflow: Workflow[Any, Any] | str, value: Any) -> Any:
         run = self._run
         child = ids.derive(run.out.run_id, call.path)
-        row = await self._turn(call)
+        try:
+            row = await self._turn(call)
+        except asyncio.CancelledError:  # a loser, on a replay: its child was started, and perhaps not cancelled
+            self._give_up(call, child)
+            raise
         if row is None:
             began = time.monotonic()
             run.executing += 1
@@ -303,6 +320,7 @@ class Verbs:
                 row = await self._journalled(call, self._result(call, None, faults.of_step(error).encode(), 1, began))
             except BaseException:
                 run.withdraw(call)
+                self._give_up(call, child)
                 raise
             finally:
                 run.executing -= 1
@@ -315,14 +333,23 @@ class Verbs:
 
     async def _invoked(self, call: Call, child: UUID) -> Row:
         run = self._run
+        run.check()  # the start may have taken long
         try:
             row = await self._patiently(call, run.wait(call, Want(call.path, "invoke", child=child)))
         except asyncio.CancelledError:
-            if not run.over:  # the body gave it up, a race's loser: nobody waits for the child any more
-                self._cancel_child(run, child)
+            self._give_up(call, child)
             raise
         assert row is not None
         return row
+
+    def _give_up(self, call: Call, child: UUID) -> None:
+        """Nobody waits for an invoked child any more: the body gave it up, and the run is still here."""
+        if call.kind == "invoke" and not self._run.over:
+            self._cancel_child(self._run, child)
+
+
+def _task_of(coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
+    return next((task for task in asyncio.all_tasks() if task.get_coro() is coroutine), None)
 
 
 def _recorded_winner(known: Row | None) -> str | None:

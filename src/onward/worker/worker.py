@@ -81,6 +81,7 @@ class Worker:
         self._ending: set[asyncio.Task[Any]] = set()
         self._chores: set[asyncio.Task[Any]] = set()
         self._dues = Dues()
+        self._nap: asyncio.Timeout | None = None  # of the claim loop
         self._alone: Execution | None = None
         self._stopping = False
         self._started = False
@@ -190,6 +191,8 @@ class Worker:
 
     async def _close(self) -> None:
         self._stopping = True
+        if self._chores:
+            await asyncio.wait(self._chores, timeout=2)  # a child that was given up is cancelled
         await _cancel([*getattr(self, "_loops", ()), *self._chores])
         await self.committer.stop()
         await self._heart.stop()
@@ -219,24 +222,25 @@ class Worker:
             self._wake.clear()
             room = self._concurrency - len(self._hot)
             pause = POLL
+            worker = self._heart.worker_id
             if room > 0 and self._alone is None and self._heart.may_begin:
                 try:
-                    due = None if told else await self._store.next_due(self._heart.worker_id)
+                    due = None if told else await self._store.next_due(worker)
                     if told or (due is not None and due <= 0):
                         asked = min(room, CLAIM)
-                        found = await self._claim(asked)
+                        found = await self._claim(worker, asked)
                         if found == asked:
                             continue
-                        due = None if told and found else await self._store.next_due(self._heart.worker_id)
+                        due = None if told and found else await self._store.next_due(worker)
                     pause = self._until(due)
                 except WorkerDead:
-                    self._declared_dead()
+                    self._declared_dead(worker)
                 except TRANSIENT as error:
                     _log.warning("no claim: %s", error or type(error).__name__)
                     pause = 0.2
             told = True
             try:
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(pause) as self._nap:
                     await self._wake.wait()
             except TimeoutError:
                 told = False
@@ -245,9 +249,9 @@ class Worker:
         """Seconds until the next look: something is due in so many, by the database, or was put to sleep here."""
         return max(min(seconds for seconds in (POLL, self._dues.next(), due) if seconds is not None) + 0.001, 0.005)
 
-    async def _claim(self, limit: int) -> int:
+    async def _claim(self, worker: int, limit: int) -> int:
         async with self._handing_out:
-            outs = await self._store.claim(self._heart.worker_id, limit)
+            outs = await self._store.claim(worker, limit)
             for out in outs:
                 await self._take(out)
         return len(outs)
@@ -288,10 +292,11 @@ class Worker:
 
     # ---- what executions tell (execution.Host) ---------------------------------------------------------------
 
-    def admits(self, run: Execution) -> bool:
-        """No new step while stopping, while the lease may have lapsed, or while a suspect is executed alone."""
-        if self._stopping or not self._heart.may_begin:
-            return False
+    def admits(self, run: Execution, inside: bool) -> bool:
+        """No new step while the lease may have lapsed; and but for those within a step that executes, none while
+        stopping, or while a suspect is executed alone."""
+        if inside or self._stopping or not self._heart.may_begin:
+            return inside and self._heart.may_begin
         if self._alone is None and run.out.deaths >= LAST_CHANCE:
             self._alone = run
         return self._alone is None or (self._alone is run and self.executing == run.executing)
@@ -312,6 +317,10 @@ class Worker:
     def due_in(self, seconds: float) -> None:
         """A run that was put to sleep here is due then: only a reason to look."""
         self._dues.add(seconds)
+        when = self.loop.time() + max(seconds, 0.005)
+        with contextlib.suppress(RuntimeError):  # it has ended, and the next one begins with another look
+            if self._nap is not None and (until := self._nap.when()) is not None and when < until:
+                self._nap.reschedule(when)
 
     def ended(self, run: Execution, told: bool) -> None:
         if not told:
@@ -373,9 +382,9 @@ class Worker:
         if self._alone is not None:
             self._alone.look()
 
-    def _declared_dead(self) -> None:
-        self._heart.declared_dead()
-        self._drop_everything()
+    def _declared_dead(self, worker: int) -> None:
+        if self._heart.declared_dead(worker):
+            self._drop_everything()
 
     def _drop_everything(self) -> None:
         for run in [*self._hot.values(), *self._cache.values()]:

@@ -10,7 +10,8 @@
 --   run is kept, and the answer is `stale`: the worker lets the body react and asks again.
 -- Twice: pendings are kept, settled rows stay settled; a second suspend or release is `lost`, and so it should be.
 -- Answers: an object for each run: {run, answer: ok | stale | suspended | lost | gone | cancelled, rows, waits}; rows are
---   the wants that the journal answers, waits what is left with its seconds to go.
+--   what `settle` has journalled for the wants (a result, that is sent again too, has its own answer), waits what is
+--   left with its seconds to go.
 create or replace function onward.commit_asks(
     p_worker bigint, p_now timestamptz,
     a_runs uuid[], a_receipts bigint[], a_ops text[], a_notes text[], a_rows integer[],
@@ -73,7 +74,7 @@ begin
                            s.name, s.kind, translate(encode(s.output, 'base64'), e'\n', ''),
                            translate(encode(s.error, 'base64'), e'\n', ''), s.attempt, s.completed_at) order by s.seq)
                   from unnest(w_runs, w_names) as w (run, name)
-                  join onward.step s on s.run_id = w.run and s.name = w.name
+                  join onward.step s on s.run_id = w.run and s.name = w.name and s.receipt = 0
                  where w.run = a.run) end,
             'waits', case when a.op in ('register', 'suspend') and m.receipt = a.receipt then (
                 select jsonb_agg(jsonb_build_array(p.name, p.kind, p.attempt, case when p.deadline < 'infinity'
