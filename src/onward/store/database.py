@@ -47,25 +47,36 @@ TRANSIENT = (DatabaseUnavailable, TimeoutError, *BROKEN, REFUSED)
 class Line:
     """One connection with its prepared statements, for one call at a time. Opened by the first call.
 
-    A broken connection is raised as one of BROKEN, its outcome unknown; the next call opens another.
+    A broken connection is raised as one of BROKEN, its outcome unknown; the next call opens another. So is one that
+    says nothing for `silence` seconds, as half-open ones do for ever: one timer looks for that now and then, because
+    a timer for each call takes a tenth of a short one. The call is cancelled then, which also tells the server.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._connection: asyncpg.Connection | None = None
         self._statements: dict[str, asyncpg.prepared_stmt.PreparedStatement[asyncpg.Record]] = {}
+        self._since = 0.0  # when the call was made that is not answered yet
+        self._caller: asyncio.Task[Any] | None = None  # whose call it is
+        self._given_up = False
+        self._watch: asyncio.TimerHandle | None = None
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         try:
             statement = self._statements.get(sql) or await self._prepare(sql)
-            rows: list[asyncpg.Record] = await statement.fetch(*args, timeout=self._database.silence)
+            self._waits()
+            rows: list[asyncpg.Record] = await statement.fetch(*args)
         except REFUSED as error:
             if isinstance(error, BROKEN):
                 self.close()
             raise
-        except BaseException:  # broken, or given up in the middle of an answer: it is of no use any more
+        except BaseException as error:  # broken, or given up in the middle of an answer: it is of no use any more
             self.close()
+            if self._was_silence(error):
+                raise TimeoutError(f"no answer for {self._database.silence:g} seconds") from error
             raise
+        finally:
+            self._caller = None
         return rows
 
     async def prepare(self, *statements: str) -> None:
@@ -77,6 +88,9 @@ class Line:
     def close(self) -> None:
         connection, self._connection = self._connection, None
         self._statements.clear()
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         if connection is not None:
             connection.terminate()
 
@@ -89,6 +103,32 @@ class Line:
         statement = await self._connection.prepare(sql, name=name, timeout=self._database.silence)
         self._statements[sql] = statement
         return statement
+
+    # ---- silence ---------------------------------------------------------------------------------------
+
+    def _waits(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._since, self._caller = loop.time(), asyncio.current_task(loop)
+        if self._watch is None:
+            self._watch = loop.call_later(self._database.silence, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        if self._caller is None:
+            return
+        loop = asyncio.get_running_loop()
+        left = self._since + self._database.silence - loop.time()
+        if left > 0:
+            self._watch = loop.call_later(left, self._look)
+        else:
+            self._given_up = self._caller.cancel()
+
+    def _was_silence(self, error: BaseException) -> bool:
+        """Was the call cancelled here, and by nobody else?"""
+        given_up, self._given_up = self._given_up, False
+        if not given_up or self._caller is None:
+            return False
+        return self._caller.uncancel() == 0 and isinstance(error, asyncio.CancelledError)
 
 
 class Database:
