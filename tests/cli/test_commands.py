@@ -10,6 +10,12 @@ from cli import sample_app
 from cli.terminal import SAMPLE, Said, Terminal, reached
 from onward import Client, Worker
 
+NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
+EVERY = (
+    ["runs", "list"], ["start", "doubling"], ["why", NOBODY], ["workers"], ["doctor"], ["migrate"],
+    ["dev", str(SAMPLE)], ["worker", str(SAMPLE)],
+)  # fmt: skip
+
 
 def one_line(said: Said) -> str:
     assert said.err.count("\n") == 1, said.err
@@ -70,6 +76,7 @@ def test_wrong_use_exits_with_2_in_one_line(terminal: Terminal) -> None:
         ["start"],
         ["start", "doubling", "--nonsense"],
         ["start", "doubling", "--input", "{oops"],
+        ["start", "doubling", "--input", "@missing.json"],
         ["frobnicate"],
         ["start", "doubling", "--version", "x"],
         ["start", "doubling", "--timeout", "1s"],
@@ -85,6 +92,7 @@ def test_wrong_use_exits_with_2_in_one_line(terminal: Terminal) -> None:
         ["runs", "list", "--cursor", "x"],
         ["runs", "list", "--workflow", "Not A Name"],
         ["runs", "list", "--url", "mysql://x"],
+        *([*command, "--url", f"postgresql://{wrong}/d"] for wrong in ("h:x", "[::1") for command in EVERY),
         ["runs", "list", "--tenant", "not a tenant"],
         ["worker", str(SAMPLE), "--lease", "x"],
         ["worker", str(SAMPLE), "--concurrency", "0"],
@@ -105,17 +113,15 @@ def test_a_text_without_quotes_is_met_with_the_right_spelling(terminal: Terminal
 
 
 def test_what_cannot_be_done_exits_with_1_in_one_line(terminal: Terminal) -> None:
-    nobody = "01890a5d-ac96-774b-bcce-b302099a8057"
     for failing in (
-        ["runs", "show", nobody],
-        ["runs", "steps", nobody],
+        ["runs", "show", NOBODY],
+        ["runs", "steps", NOBODY],
         ["runs", "show", "x"],
-        ["runs", "cancel", nobody],
-        ["runs", "signal", nobody, "e"],
-        ["runs", "rerun", nobody],
-        ["runs", "diff", nobody, nobody],
-        ["why", nobody],
-        ["start", "doubling", "--input", "@missing.json"],
+        ["runs", "cancel", NOBODY],
+        ["runs", "signal", NOBODY, "e"],
+        ["runs", "rerun", NOBODY],
+        ["runs", "diff", NOBODY, NOBODY],
+        ["why", NOBODY],
     ):
         said = terminal.run(*failing)
         assert (said.code, said.out) == (1, ""), failing

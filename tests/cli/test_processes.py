@@ -224,6 +224,14 @@ def test_dev_brings_a_database_reloads_survives_a_syntax_error_and_leaves_nothin
         embedded.remove(tmp_path / ".onward")  # refused while a server or a worker still uses it
 
 
+def test_dev_and_worker_keep_the_password_to_themselves(terminal: Terminal) -> None:
+    Path("app.py").write_text(APP)
+    url = f"{terminal.url}{'&' if '?' in terminal.url else '?'}password=secret"
+    said = read_until(terminal.spawn("dev", "app.py", "--url", url), "serving")
+    assert "  database  postgresql://" in said
+    assert "secret" not in said
+
+
 def test_the_worker_of_a_dev_that_was_killed_stops_by_itself(terminal: Terminal) -> None:
     Path("app.py").write_text(APP)
     process = terminal.spawn("dev", "app.py")

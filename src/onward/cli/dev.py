@@ -8,6 +8,7 @@ here: when this process is gone, even by SIGKILL, the pipe ends and the worker s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -19,6 +20,9 @@ import click
 from onward.cli import apps
 from onward.cli.options import Place, reaching
 from onward.client.address import Address, resolve
+from onward.errors import DatabaseUnavailable
+from onward.store.database import shown
+from onward.store.health import examine
 
 GRACE = "2s"
 """What running steps get at a reload: they are executed again, and the developer is waiting."""
@@ -54,6 +58,7 @@ class Dev:
             _have_folder()
         database = await resolve(self._place.url)
         try:
+            await _check(database.url)
             self._greet(folder, database)
             watching = asyncio.create_task(self._watch(folder))
             await self._serve()
@@ -65,7 +70,7 @@ class Dev:
         click.echo("bye: the worker and its database are stopped" if database.lease else "bye: the worker is stopped")
 
     def _greet(self, folder: Path, database: Address) -> None:
-        where = f"{database.url}  (embedded, in {database.lease.folder})" if database.lease else database.url
+        where = shown(database.url) + (f"  (embedded, in {database.lease.folder})" if database.lease else "")
         click.secho(f"onward dev {self._app}", bold=True)
         click.echo(f"  database  {where}")
         click.echo(f"  reloads   when a .py file changes in {folder}")
@@ -129,6 +134,13 @@ class Dev:
                 self._changed.set()
         except (OSError, RuntimeError) as error:  # the system's limit of watched folders, for instance
             click.secho(f"cannot watch {folder}, so nothing reloads: {error}", fg="yellow", err=True)
+
+
+async def _check(url: str) -> None:
+    """A URL that cannot be meant ends this; a database that is away is waited for, by the worker."""
+    with contextlib.suppress(DatabaseUnavailable):
+        async with examine(url):
+            pass
 
 
 def _folder(app: str) -> Path:

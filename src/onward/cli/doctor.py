@@ -14,7 +14,7 @@ from onward.cli.options import Place, printing, reaching
 from onward.cli.paper import Line, Paper, clean
 from onward.client.address import resolve
 from onward.client.why import SILENT
-from onward.errors import DatabaseUnavailable, OnwardError
+from onward.errors import DatabaseUnavailable, InvalidInput, OnwardError
 from onward.store import schema
 from onward.store.database import shown
 from onward.store.health import Health, Server, Trouble, examine
@@ -62,12 +62,16 @@ def _lines(finding: Finding) -> Iterator[Line]:
 async def _examined(place: Place) -> list[Finding]:
     try:
         address = await resolve(place.url)
+    except InvalidInput:  # wrong use, as for every command
+        raise
     except OnwardError as error:
         return [Finding(FAIL, "database", str(error))]
     try:
         async with examine(address.url) as health:
             where = shown(address.url) if address.lease is None else f"embedded, in {address.lease.folder}"
             return [finding async for finding in _findings(health, where)]
+    except InvalidInput:
+        raise
     except DatabaseUnavailable as error:
         return [Finding(FAIL, "database", str(error), "is it running, and is the URL right? (--url, ONWARD_URL)")]
     except OnwardError as error:
