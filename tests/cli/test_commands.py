@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import asyncpg
+import pytest
+
+import postgres
 from cli import sample_app
-from cli.terminal import SAMPLE, Said, Terminal, reached
+from cli.terminal import SAMPLE, Said, Terminal, reached, until
 from onward import Client, Worker
+from onward.cli import options
 
 NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
 EVERY = (
@@ -25,7 +34,7 @@ def one_line(said: Said) -> str:
 
 def test_start_prints_the_id_of_the_run_and_nothing_else(terminal: Terminal) -> None:
     said = terminal.run("start", "doubling", "--input", "21")
-    assert (said.code, said.err) == (0, "")
+    assert said.code == 0
     [run] = terminal.run("runs", "list", "--json").json["runs"]
     assert said.out == run["id"] + "\n"
     assert (run["workflow"], run["input"], run["status"], run["tenant"]) == ("doubling", 21, "running", "default")
@@ -46,9 +55,55 @@ async def test_start_with_wait_exits_with_1_where_the_run_fails(terminal: Termin
 
 
 def test_start_waits_no_longer_than_told(terminal: Terminal) -> None:
-    said = terminal.run("start", "doubling", "--input", "1", "--wait", "--timeout", "50ms")
+    said = terminal.run(
+        "start", "doubling", "--input", "1", "--wait", "--timeout", "50ms", "--tenant", "acme", "--json"
+    )
     assert said.code == 1
-    assert "has not ended" in one_line(said)
+    assert re.search("run (.*) has not ended .* goes on: onward why \\1 --tenant acme$", one_line(said))
+
+
+async def test_start_says_that_no_live_worker_serves_the_run(terminal: Terminal) -> None:
+    where = f"in {terminal.url}; the run waits for one\n"
+    assert (await terminal.type("start", "doubling")).err == f"no live worker serves `doubling` {where}"
+    waited = await terminal.type("start", "doubling", "--wait", "--timeout", "1ms")
+    assert waited.err.startswith(f"no live worker serves `doubling` {where}onward: run ")
+    assert (await terminal.type("start", "doubling", "--json")).err == ""
+    async with Worker(sample_app.doubling, terminal.url):
+        assert (await terminal.type("start", "doubling", "--input", "1")).err == ""
+        other = await terminal.type("start", "doubling", "--version", "3")
+        assert other.err == f"no live worker serves version 3 of `doubling` {where}"
+
+
+async def test_a_wait_outlasts_what_a_command_does_not(
+    terminal: Terminal, bundled_server: postgres.Server, connect: postgres.Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(options, "PATIENCE", 0.2)
+    name, server = urlsplit(terminal.url).path[1:], await connect(bundled_server.url)
+    observer = await connect(terminal.url)
+
+    async def waited_for() -> bool:
+        return bool(await observer.fetchval("select count(*) from onward.awaited"))
+
+    waiting = asyncio.create_task(terminal.type("start", "doubling", "--input", "21", "--wait", "--json"))
+    await until(waited_for)
+    await _rename(server, name, f"{name}_away")
+    await asyncio.sleep(1)  # that long nobody finds it
+    assert not waiting.done()
+    await _rename(server, f"{name}_away", name)
+    async with Worker(sample_app.doubling, terminal.url):
+        said = await waiting
+    assert (said.code, said.err, said.json["output"]) == (0, "", 42)
+
+
+async def _rename(server: asyncpg.Connection, name: str, other: str) -> None:
+    async def renamed() -> bool:
+        await server.execute(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'")
+        with contextlib.suppress(asyncpg.ObjectInUseError):
+            await server.execute(f"alter database {name} rename to {other}")
+            return True
+        return False
+
+    await until(renamed)
 
 
 def test_an_input_may_come_from_a_file(terminal: Terminal) -> None:

@@ -107,13 +107,13 @@ def test_a_worker_waits_for_a_database_that_is_away_and_says_so(terminal: Termin
     assert "secret" not in said
 
 
-def test_ctrl_c_ends_a_command_quietly_with_130(terminal: Terminal) -> None:
+def test_ctrl_c_ends_a_wait_with_130_and_the_run_that_goes_on(terminal: Terminal) -> None:
     process = terminal.spawn("start", "doubling", "--wait")
-    while not terminal.run("runs", "list", "--json").json["runs"]:
-        assert process.poll() is None
+    assert "no live worker" in read_until(process, "no live worker")
+    [run] = terminal.run("runs", "list", "--json").json["runs"]
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=10)
-    assert (process.returncode, said.strip()) == (130, "")
+    assert (process.returncode, said.strip()) == (130, f"run {run['id']} goes on: onward why {run['id']}")
 
 
 def test_a_reader_that_goes_away_is_no_error(terminal: Terminal) -> None:

@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     except (InvalidInput, InvalidName) as error:  # of what was typed: stored values fit, or are told by other errors
         return _failed(str(error), 2)
     except _EXPECTED as error:
-        return _failed(str(error) or type(error).__name__, 1)
+        return _failed("; ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", ())]), 1)
     except Exception as error:
         return _failed(f"{type(error).__name__}: {error} (a mistake in Onward; ONWARD_DEBUG=1 shows where)", 1)
     return code if isinstance(code, int) else 0

@@ -17,6 +17,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 PATIENCE = 5.0
 """Seconds that a command tries to reach the database. A person waits; a worker waits longer."""
+LONG_PATIENCE = 30.0
+"""The same while it waits for something that takes long anyhow."""
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,10 @@ async def gather(runs: Runs, run_id: UUID, depth: int = DEPTH) -> Facts | None:
 def explain(facts: Facts) -> Why:
     """What to tell a person who asks why."""
     sentences, commands = _EXPLAIN[facts.run.state](facts)
-    return Why(facts.run.state, " ".join(sentences), tuple(_for_tenant(c, facts.run.tenant) for c in commands))
+    return Why(facts.run.state, " ".join(sentences), tuple(for_tenant(c, facts.run.tenant) for c in commands))
 
 
-def _for_tenant(command: str, tenant: str) -> str:
+def for_tenant(command: str, tenant: str) -> str:
     """Runs belong to a tenant; workers serve all of them."""
     about_runs = command.startswith(("onward runs", "onward why"))
     return f"{command} --tenant {tenant}" if about_runs and tenant != "default" else command
