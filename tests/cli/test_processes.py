@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,41 @@ def test_a_reader_that_goes_away_is_no_error(terminal: Terminal) -> None:
     command = f"{sys.executable} -m onward.cli runs list --help | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_closed_stream_is_no_error(terminal: Terminal, closed: str) -> None:
+    Path("app.py").write_text(APP)
+    for arguments in ("runs list", "--help", "worker app.py"):
+        process = subprocess.Popen(
+            f"exec {sys.executable} -m onward.cli {arguments} {closed}",
+            shell=True, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        if arguments.startswith("worker"):
+            while not terminal.run("workers", "--json").json["workers"]:
+                assert process.poll() is None
+            process.terminate()
+        out, err = process.communicate(timeout=20)
+        assert process.returncode == 0, err
+        assert "rror" not in out + err
+
+
+@pytest.mark.usefixtures("terminal")
+def test_an_output_that_cannot_be_written_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    command = f"{sys.executable} -m onward.cli doctor > /dev/full"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "onward: cannot write: No space left on device\n")
+
+
+def test_ctrl_c_while_the_script_still_imports_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "asyncpg.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)\nraise KeyError\n")
+    [script] = metadata.entry_points(group="console_scripts", name="onward")
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {script.module} import {script.attr}; {script.attr}()"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_debugging_shows_where_an_error_comes_from(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
