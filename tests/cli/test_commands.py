@@ -233,7 +233,10 @@ async def test_signal_says_what_became_of_it(terminal: Terminal, client: Client)
         run = await client.start(sample_app.gate, {"userId": 42})
         await reached(run, "waiting")
         early = await terminal.type("runs", "signal", run.id, "other", "--no-buffer")
-        assert early.out.startswith("dropped")
+        assert early.out.startswith("dropped: no wait matches it now")
+        near = await terminal.type("runs", "signal", run.id, "verify", '{"userId": 6}')
+        assert near.out.startswith("buffered: no wait matches it now")
+        assert f"`onward why {run.id}` says what differs" in near.out
         wrong = await terminal.type("runs", "signal", run.id, "verify", '{"userId": 7}', "--json")
         assert wrong.json == {"outcome": "buffered"}
         right = await terminal.type("runs", "signal", run.id, "verify", '{"userId": 42, "by": "mail"}')

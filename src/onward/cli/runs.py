@@ -15,6 +15,7 @@ from onward.cli.paper import Line, Paper, Span, cut, table
 from onward.cli.timeline import STATUS_STYLES, draw
 from onward.client import Client, Run, RunPage, Step
 from onward.client.records import run_of, step_of
+from onward.client.why import for_tenant
 from onward.core import ids
 from onward.errors import OnwardError
 from onward.store.runs import Runs
@@ -160,13 +161,14 @@ def signal(run_id: str, event: str, payload: str | None, no_buffer: bool, place:
     """Send EVENT to a run. Prints what became of it: resolved, buffered or dropped."""
     value = None if payload is None else json_value(payload, "the payload")
     result = place.ask(lambda client: client.signal(run_id, event, value, buffer=not no_buffer))
-    click.echo(forms.encoded({"outcome": result.outcome}) if as_json else _OUTCOMES[result.outcome])
+    why = for_tenant(f"onward why {run_id}", place.tenant)
+    click.echo(forms.encoded({"outcome": result.outcome}) if as_json else _OUTCOMES[result.outcome].format(why=why))
 
 
 _OUTCOMES = {
     "resolved": "resolved: the run was waiting for it",
-    "buffered": "buffered: nothing waits for it now, the next wait that matches gets it",
-    "dropped": "dropped: nothing waits for it now",
+    "buffered": "buffered: no wait matches it now, the next one that does gets it; `{why}` says what differs",
+    "dropped": "dropped: no wait matches it now; `{why}` says what is waited for",
 }
 
 
