@@ -106,6 +106,16 @@ def test_older_binaries_will_do(new_folder: Path) -> None:
         assert postmaster(lease.data_dir)
 
 
+def test_a_data_directory_with_something_else_in_it_is_left_alone(tmp_path: Path, grounds) -> None:
+    folder = grounds.watch(tmp_path / ".onward")
+    data = settle(folder).data
+    data.mkdir()
+    (data / "mine").touch()
+    with pytest.raises(DatabaseUnavailable, match=r"holds no data of Postgres \(PG_VERSION is missing\): .*move it"):
+        acquire(folder)
+    assert (data / "mine").exists()
+
+
 @with_older
 def test_data_of_another_version_is_left_alone(new_folder: Path) -> None:
     with acquire(new_folder, bin_dir=OLDER) as lease:
