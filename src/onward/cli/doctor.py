@@ -10,7 +10,7 @@ from typing import NamedTuple
 import click
 
 from onward.cli import forms, times
-from onward.cli.options import Place, printing, reaching
+from onward.cli.options import Place, printing, reaching_all_tenants
 from onward.cli.paper import Line, Paper, clean
 from onward.client.address import resolve
 from onward.client.why import SILENT
@@ -34,12 +34,12 @@ class Finding(NamedTuple):
 
 
 @click.command()
-@reaching
+@reaching_all_tenants
 @printing
 def doctor(place: Place, as_json: bool) -> int:
-    """Check the database, the workers and the runs of all tenants, and say what to do.
+    """Check the database, the workers and the runs of all tenants.
 
-    Exits with 1 where something is broken.
+    Says what to do. Exits with 1 where something is broken.
     """
     findings = asyncio.run(_examined(place))
     if as_json:

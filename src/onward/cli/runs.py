@@ -120,7 +120,7 @@ def show(run_id: str, place: Place, as_json: bool) -> None:
 @reaching
 @printing
 def steps(run_id: str, place: Place, as_json: bool) -> None:
-    """List a run's steps: the journal in its order, then what is pending."""
+    """List a run's steps: the journal, then what is pending."""
     found = place.ask(lambda client: client.steps(run_id))
     if as_json:
         click.echo(forms.encoded({"steps": [forms.step_form(step) for step in found]}))
@@ -205,7 +205,7 @@ _steering("cancel", "cancelled", "Cancel runs for good.", lambda client, run_id:
 _steering(
     "pause",
     "paused",
-    "Pause runs: no new step starts, running ones are journalled, deadlines go on.",
+    "Pause runs: no new step starts. Running ones are journalled, deadlines go on.",
     lambda client, run_id: client.pause(run_id),
 )
 _steering(
