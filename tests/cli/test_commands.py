@@ -150,7 +150,10 @@ def test_wrong_use_exits_with_2_in_one_line(terminal: Terminal) -> None:
         *([*command, "--url", f"postgresql://{wrong}/d"] for wrong in ("h:x", "[::1") for command in EVERY),
         ["runs", "list", "--tenant", "not a tenant"],
         ["worker", str(SAMPLE), "--lease", "x"],
+        ["worker", str(SAMPLE), "--lease", "0"],
+        ["worker", str(SAMPLE), "--lease", "900ms"],
         ["worker", str(SAMPLE), "--concurrency", "0"],
+        ["worker", str(SAMPLE), "--threads", "0"],
     ):
         said = terminal.run(*wrong)
         assert (said.code, said.out) == (2, ""), wrong

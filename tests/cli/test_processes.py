@@ -40,10 +40,12 @@ async def first(ctx: Context, text: str) -> str:
         ("broken.py", "broken.py, line 1: "),
         ("raising.py", "raising.py raised NameError: name 'y' is not defined"),
         ("importing", "importing raised ModuleNotFoundError: No module named 'not_there'"),
-        ("app.py:", "app has no ''"),
+        ("app.py:", "name an object after the colon, or leave it out for every workflow in app.py"),
+        ("null.py", "null.py: source code string cannot contain null bytes"),
     ],
 )
 def test_an_app_that_cannot_be_served_is_told_in_one_line(terminal: Terminal, app: str, told: str) -> None:
+    Path("null.py").write_text("x = 1\0\n")
     Path("broken.py").write_text("def x(:\n")
     Path("raising.py").write_text("y\n")
     Path("importing.py").write_text("import not_there\n")
@@ -173,13 +175,20 @@ def test_help_is_there_without_a_database_or_what_draws(terminal: Terminal) -> N
         assert re.search(rf"^  {name} ", done.stdout, re.MULTILINE)
 
 
+def test_the_list_of_commands_is_not_cut(terminal: Terminal) -> None:
+    for group in ([], ["runs"]):
+        assert "..." not in terminal.run(*group, "--help").out.partition("Commands:")[2]
+
+
 def test_every_command_takes_url_and_tenant_and_those_that_print_json(terminal: Terminal) -> None:
     steering = ("list", "show", "steps", "signal", "cancel", "pause", "resume", "rerun", "diff")
     printing = [["runs", name] for name in steering] + [["start"], ["workers"], ["why"], ["doctor"], ["migrate"]]
     for command in [*printing, ["worker"], ["dev"]]:
         shown = terminal.run(*command, "--help").out
         assert "--url" in shown
-        assert "--tenant" in shown
+        for_one_tenant = command[0] in ("runs", "start", "why")
+        assert ("--tenant" in shown) == for_one_tenant, command
+        assert terminal.run(*command, "--tenant", "acme", "--help").code == 0
         assert ("--json" in shown) == (command in printing), command
 
 
@@ -192,6 +201,7 @@ def test_migrate_creates_the_schema_once_and_says_so(bundled_server: postgres.Se
         assert terminal.run("doctor", "--url", url).code == 0
         assert f"(schema 0 to {newest})" in terminal.run("migrate", "--dry-run", "--url", url).out
         assert terminal.run("migrate", "--url", url).out.startswith("applied migration")
+        assert terminal.run("migrate", "--url", url, "--json").json["applied"] is False
         assert terminal.run("migrate", "--url", url).out == f"already up to date (schema {newest})\n"
     finally:
         bundled_server.drop(url)
@@ -252,12 +262,56 @@ def test_dev_brings_a_database_reloads_survives_a_syntax_error_and_leaves_nothin
         app.write_text(APP.replace("first", "second"))
         assert "serving second@1" in read_until(process, "serving")
         process.send_signal(signal.SIGINT)
-        assert "INFO stopped" in read_until(process, "bye").partition("bye")[0]
+        said = read_until(process, "bye")
+        assert "INFO stopped" in said.partition("bye")[0]
+        assert said.endswith("bye: the worker and its database are stopped\n")
         assert process.wait(15) == 0
     finally:
         process.kill()
         process.communicate()
         embedded.remove(tmp_path / ".onward")  # refused while a server or a worker still uses it
+
+
+def test_dev_where_nothing_can_be_written_says_what_to_do(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    (terminal.folder / "app.py").write_text(APP)
+    monkeypatch.setenv("ONWARD_URL", "")
+    monkeypatch.chdir("/sys")  # not even root may
+    said = terminal.run("dev", str(terminal.folder / "app.py"))
+    assert (said.code, said.err.count("\n")) == (1, 1)
+    assert said.err.startswith("onward: cannot write in /sys (")
+    assert "set ONWARD_URL" in said.err
+
+
+def test_dev_that_others_survive_does_not_say_that_it_stopped_the_database(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    env = {name: value for name, value in os.environ.items() if name != "ONWARD_URL"}
+    command = [sys.executable, "-u", "-m", "onward.cli", "dev", "app.py"]
+    try:
+        with embedded.acquire(tmp_path / ".onward"):
+            process = subprocess.Popen(
+                command, cwd=tmp_path, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            read_until(process, "serving")
+            process.send_signal(signal.SIGINT)
+            assert read_until(process, "bye").endswith("bye: the worker is stopped; others still use its database\n")
+            process.communicate(timeout=15)
+    finally:
+        embedded.remove(tmp_path / ".onward")
+
+
+def test_a_program_that_serves_says_what_and_where(terminal: Terminal) -> None:
+    Path("program.py").write_text(APP + "first.serve()\n")
+    env = {**os.environ, "ONWARD_URL": f"{terminal.url}{'&' if '?' in terminal.url else '?'}password=secret"}
+    process = subprocess.Popen(
+        [sys.executable, "program.py"], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        said = read_until(process, "serving")
+    finally:
+        process.kill()
+        process.communicate()
+    assert "serving first@1 on postgresql://" in said
+    assert "secret" not in said
 
 
 def test_dev_and_worker_keep_the_password_to_themselves(terminal: Terminal) -> None:

@@ -18,8 +18,9 @@ from typing import Any
 import click
 
 from onward.cli import apps
-from onward.cli.options import Place, reaching
+from onward.cli.options import Place, reaching_all_tenants
 from onward.client.address import Address, resolve
+from onward.embedded.trouble import from_os
 from onward.errors import DatabaseUnavailable
 from onward.store.database import shown
 from onward.store.health import examine
@@ -30,12 +31,12 @@ GRACE = "2s"
 
 @click.command()
 @click.argument("app")
-@reaching
+@reaching_all_tenants
 def dev(app: str, place: Place) -> None:
-    """Work on APP: a database, and a worker that restarts when a .py file changes.
+    """Work on APP with a database and a worker that reloads.
 
-    Without --url the database is the embedded Postgres of the nearest .onward folder from here upward; where there
-    is none it is created here.
+    The worker restarts when a .py file changes. Without --url the database is the embedded Postgres of the nearest
+    .onward folder from here upward; where there is none it is created here.
     """
     asyncio.run(Dev(app, place).run())
 
@@ -66,8 +67,9 @@ class Dev:
             await watching
         finally:
             await self._end_child()
-            await database.release()
-        click.echo("bye: the worker and its database are stopped" if database.lease else "bye: the worker is stopped")
+            ended = await database.release()
+        used = "; others still use its database" if database.lease else ""
+        click.echo("bye: the worker and its database are stopped" if ended else f"bye: the worker is stopped{used}")
 
     def _greet(self, folder: Path, database: Address) -> None:
         where = shown(database.url) + (f"  (embedded, in {database.lease.folder})" if database.lease else "")
@@ -155,5 +157,8 @@ def _have_folder() -> None:
     """`.onward` here, where there is none upward: the embedded server is found by it."""
     here = Path.cwd()
     if not any((above / ".onward").is_dir() for above in (here, *here.parents)):
-        (here / ".onward").mkdir()
+        try:
+            (here / ".onward").mkdir()
+        except OSError as problem:
+            raise from_os(problem, here) from problem
         click.echo(f"created {here / '.onward'} (add it to .gitignore)")
