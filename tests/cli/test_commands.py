@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import asyncpg
+import pytest
+
+import postgres
 from cli import sample_app
-from cli.terminal import SAMPLE, Said, Terminal, reached
+from cli.terminal import SAMPLE, Said, Terminal, reached, until
 from onward import Client, Worker
+from onward.cli import options
+
+NOBODY = "01890a5d-ac96-774b-bcce-b302099a8057"
+EVERY = (
+    ["runs", "list"], ["start", "doubling"], ["why", NOBODY], ["workers"], ["doctor"], ["migrate"],
+    ["dev", str(SAMPLE)], ["worker", str(SAMPLE)],
+)  # fmt: skip
 
 
 def one_line(said: Said) -> str:
@@ -19,7 +34,7 @@ def one_line(said: Said) -> str:
 
 def test_start_prints_the_id_of_the_run_and_nothing_else(terminal: Terminal) -> None:
     said = terminal.run("start", "doubling", "--input", "21")
-    assert (said.code, said.err) == (0, "")
+    assert said.code == 0
     [run] = terminal.run("runs", "list", "--json").json["runs"]
     assert said.out == run["id"] + "\n"
     assert (run["workflow"], run["input"], run["status"], run["tenant"]) == ("doubling", 21, "running", "default")
@@ -40,9 +55,55 @@ async def test_start_with_wait_exits_with_1_where_the_run_fails(terminal: Termin
 
 
 def test_start_waits_no_longer_than_told(terminal: Terminal) -> None:
-    said = terminal.run("start", "doubling", "--input", "1", "--wait", "--timeout", "50ms")
+    said = terminal.run(
+        "start", "doubling", "--input", "1", "--wait", "--timeout", "50ms", "--tenant", "acme", "--json"
+    )
     assert said.code == 1
-    assert "has not ended" in one_line(said)
+    assert re.search("run (.*) has not ended .* goes on: onward why \\1 --tenant acme$", one_line(said))
+
+
+async def test_start_says_that_no_live_worker_serves_the_run(terminal: Terminal) -> None:
+    where = f"in {terminal.url}; the run waits for one\n"
+    assert (await terminal.type("start", "doubling")).err == f"no live worker serves `doubling` {where}"
+    waited = await terminal.type("start", "doubling", "--wait", "--timeout", "1ms")
+    assert waited.err.startswith(f"no live worker serves `doubling` {where}onward: run ")
+    assert (await terminal.type("start", "doubling", "--json")).err == ""
+    async with Worker(sample_app.doubling, terminal.url):
+        assert (await terminal.type("start", "doubling", "--input", "1")).err == ""
+        other = await terminal.type("start", "doubling", "--version", "3")
+        assert other.err == f"no live worker serves version 3 of `doubling` {where}"
+
+
+async def test_a_wait_outlasts_what_a_command_does_not(
+    terminal: Terminal, bundled_server: postgres.Server, connect: postgres.Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(options, "PATIENCE", 0.2)
+    name, server = urlsplit(terminal.url).path[1:], await connect(bundled_server.url)
+    observer = await connect(terminal.url)
+
+    async def waited_for() -> bool:
+        return bool(await observer.fetchval("select count(*) from onward.awaited"))
+
+    waiting = asyncio.create_task(terminal.type("start", "doubling", "--input", "21", "--wait", "--json"))
+    await until(waited_for)
+    await _rename(server, name, f"{name}_away")
+    await asyncio.sleep(1)  # that long nobody finds it
+    assert not waiting.done()
+    await _rename(server, f"{name}_away", name)
+    async with Worker(sample_app.doubling, terminal.url):
+        said = await waiting
+    assert (said.code, said.err, said.json["output"]) == (0, "", 42)
+
+
+async def _rename(server: asyncpg.Connection, name: str, other: str) -> None:
+    async def renamed() -> bool:
+        await server.execute(f"select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'")
+        with contextlib.suppress(asyncpg.ObjectInUseError):
+            await server.execute(f"alter database {name} rename to {other}")
+            return True
+        return False
+
+    await until(renamed)
 
 
 def test_an_input_may_come_from_a_file(terminal: Terminal) -> None:
@@ -70,6 +131,7 @@ def test_wrong_use_exits_with_2_in_one_line(terminal: Terminal) -> None:
         ["start"],
         ["start", "doubling", "--nonsense"],
         ["start", "doubling", "--input", "{oops"],
+        ["start", "doubling", "--input", "@missing.json"],
         ["frobnicate"],
         ["start", "doubling", "--version", "x"],
         ["start", "doubling", "--timeout", "1s"],
@@ -85,9 +147,13 @@ def test_wrong_use_exits_with_2_in_one_line(terminal: Terminal) -> None:
         ["runs", "list", "--cursor", "x"],
         ["runs", "list", "--workflow", "Not A Name"],
         ["runs", "list", "--url", "mysql://x"],
+        *([*command, "--url", f"postgresql://{wrong}/d"] for wrong in ("h:x", "[::1") for command in EVERY),
         ["runs", "list", "--tenant", "not a tenant"],
         ["worker", str(SAMPLE), "--lease", "x"],
+        ["worker", str(SAMPLE), "--lease", "0"],
+        ["worker", str(SAMPLE), "--lease", "900ms"],
         ["worker", str(SAMPLE), "--concurrency", "0"],
+        ["worker", str(SAMPLE), "--threads", "0"],
     ):
         said = terminal.run(*wrong)
         assert (said.code, said.out) == (2, ""), wrong
@@ -105,17 +171,15 @@ def test_a_text_without_quotes_is_met_with_the_right_spelling(terminal: Terminal
 
 
 def test_what_cannot_be_done_exits_with_1_in_one_line(terminal: Terminal) -> None:
-    nobody = "01890a5d-ac96-774b-bcce-b302099a8057"
     for failing in (
-        ["runs", "show", nobody],
-        ["runs", "steps", nobody],
+        ["runs", "show", NOBODY],
+        ["runs", "steps", NOBODY],
         ["runs", "show", "x"],
-        ["runs", "cancel", nobody],
-        ["runs", "signal", nobody, "e"],
-        ["runs", "rerun", nobody],
-        ["runs", "diff", nobody, nobody],
-        ["why", nobody],
-        ["start", "doubling", "--input", "@missing.json"],
+        ["runs", "cancel", NOBODY],
+        ["runs", "signal", NOBODY, "e"],
+        ["runs", "rerun", NOBODY],
+        ["runs", "diff", NOBODY, NOBODY],
+        ["why", NOBODY],
     ):
         said = terminal.run(*failing)
         assert (said.code, said.out) == (1, ""), failing
@@ -172,7 +236,10 @@ async def test_signal_says_what_became_of_it(terminal: Terminal, client: Client)
         run = await client.start(sample_app.gate, {"userId": 42})
         await reached(run, "waiting")
         early = await terminal.type("runs", "signal", run.id, "other", "--no-buffer")
-        assert early.out.startswith("dropped")
+        assert early.out.startswith("dropped: no wait matches it now")
+        near = await terminal.type("runs", "signal", run.id, "verify", '{"userId": 6}')
+        assert near.out.startswith("buffered: no wait matches it now")
+        assert f"`onward why {run.id}` says what differs" in near.out
         wrong = await terminal.type("runs", "signal", run.id, "verify", '{"userId": 7}', "--json")
         assert wrong.json == {"outcome": "buffered"}
         right = await terminal.type("runs", "signal", run.id, "verify", '{"userId": 42, "by": "mail"}')

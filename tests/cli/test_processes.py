@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -39,10 +40,12 @@ async def first(ctx: Context, text: str) -> str:
         ("broken.py", "broken.py, line 1: "),
         ("raising.py", "raising.py raised NameError: name 'y' is not defined"),
         ("importing", "importing raised ModuleNotFoundError: No module named 'not_there'"),
-        ("app.py:", "app has no ''"),
+        ("app.py:", "name an object after the colon, or leave it out for every workflow in app.py"),
+        ("null.py", "null.py: source code string cannot contain null bytes"),
     ],
 )
 def test_an_app_that_cannot_be_served_is_told_in_one_line(terminal: Terminal, app: str, told: str) -> None:
+    Path("null.py").write_text("x = 1\0\n")
     Path("broken.py").write_text("def x(:\n")
     Path("raising.py").write_text("y\n")
     Path("importing.py").write_text("import not_there\n")
@@ -107,19 +110,54 @@ def test_a_worker_waits_for_a_database_that_is_away_and_says_so(terminal: Termin
     assert "secret" not in said
 
 
-def test_ctrl_c_ends_a_command_quietly_with_130(terminal: Terminal) -> None:
+def test_ctrl_c_ends_a_wait_with_130_and_the_run_that_goes_on(terminal: Terminal) -> None:
     process = terminal.spawn("start", "doubling", "--wait")
-    while not terminal.run("runs", "list", "--json").json["runs"]:
-        assert process.poll() is None
+    assert "no live worker" in read_until(process, "no live worker")
+    [run] = terminal.run("runs", "list", "--json").json["runs"]
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=10)
-    assert (process.returncode, said.strip()) == (130, "")
+    assert (process.returncode, said.strip()) == (130, f"run {run['id']} goes on: onward why {run['id']}")
 
 
 def test_a_reader_that_goes_away_is_no_error(terminal: Terminal) -> None:
     command = f"{sys.executable} -m onward.cli runs list --help | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+def test_a_closed_stream_is_no_error(terminal: Terminal, closed: str) -> None:
+    Path("app.py").write_text(APP)
+    for arguments in ("runs list", "--help", "worker app.py"):
+        process = subprocess.Popen(
+            f"exec {sys.executable} -m onward.cli {arguments} {closed}",
+            shell=True, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        if arguments.startswith("worker"):
+            while not terminal.run("workers", "--json").json["workers"]:
+                assert process.poll() is None
+            process.terminate()
+        out, err = process.communicate(timeout=20)
+        assert process.returncode == 0, err
+        assert "rror" not in out + err
+
+
+@pytest.mark.usefixtures("terminal")
+def test_an_output_that_cannot_be_written_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    command = f"{sys.executable} -m onward.cli doctor > /dev/full"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "onward: cannot write: No space left on device\n")
+
+
+def test_ctrl_c_while_the_script_still_imports_is_quiet(tmp_path: Path) -> None:
+    (tmp_path / "asyncpg.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)\nraise KeyError\n")
+    [script] = metadata.entry_points(group="console_scripts", name="onward")
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {script.module} import {script.attr}; {script.attr}()"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_debugging_shows_where_an_error_comes_from(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,13 +175,20 @@ def test_help_is_there_without_a_database_or_what_draws(terminal: Terminal) -> N
         assert re.search(rf"^  {name} ", done.stdout, re.MULTILINE)
 
 
+def test_the_list_of_commands_is_not_cut(terminal: Terminal) -> None:
+    for group in ([], ["runs"]):
+        assert "..." not in terminal.run(*group, "--help").out.partition("Commands:")[2]
+
+
 def test_every_command_takes_url_and_tenant_and_those_that_print_json(terminal: Terminal) -> None:
     steering = ("list", "show", "steps", "signal", "cancel", "pause", "resume", "rerun", "diff")
     printing = [["runs", name] for name in steering] + [["start"], ["workers"], ["why"], ["doctor"], ["migrate"]]
     for command in [*printing, ["worker"], ["dev"]]:
         shown = terminal.run(*command, "--help").out
         assert "--url" in shown
-        assert "--tenant" in shown
+        for_one_tenant = command[0] in ("runs", "start", "why")
+        assert ("--tenant" in shown) == for_one_tenant, command
+        assert terminal.run(*command, "--tenant", "acme", "--help").code == 0
         assert ("--json" in shown) == (command in printing), command
 
 
@@ -156,6 +201,7 @@ def test_migrate_creates_the_schema_once_and_says_so(bundled_server: postgres.Se
         assert terminal.run("doctor", "--url", url).code == 0
         assert f"(schema 0 to {newest})" in terminal.run("migrate", "--dry-run", "--url", url).out
         assert terminal.run("migrate", "--url", url).out.startswith("applied migration")
+        assert terminal.run("migrate", "--url", url, "--json").json["applied"] is False
         assert terminal.run("migrate", "--url", url).out == f"already up to date (schema {newest})\n"
     finally:
         bundled_server.drop(url)
@@ -216,12 +262,64 @@ def test_dev_brings_a_database_reloads_survives_a_syntax_error_and_leaves_nothin
         app.write_text(APP.replace("first", "second"))
         assert "serving second@1" in read_until(process, "serving")
         process.send_signal(signal.SIGINT)
-        assert "INFO stopped" in read_until(process, "bye").partition("bye")[0]
+        said = read_until(process, "bye")
+        assert "INFO stopped" in said.partition("bye")[0]
+        assert said.endswith("bye: the worker and its database are stopped\n")
         assert process.wait(15) == 0
     finally:
         process.kill()
         process.communicate()
         embedded.remove(tmp_path / ".onward")  # refused while a server or a worker still uses it
+
+
+def test_dev_where_nothing_can_be_written_says_what_to_do(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    (terminal.folder / "app.py").write_text(APP)
+    monkeypatch.setenv("ONWARD_URL", "")
+    monkeypatch.chdir("/sys")  # not even root may
+    said = terminal.run("dev", str(terminal.folder / "app.py"))
+    assert (said.code, said.err.count("\n")) == (1, 1)
+    assert said.err.startswith("onward: cannot write in /sys (")
+    assert "set ONWARD_URL" in said.err
+
+
+def test_dev_that_others_survive_does_not_say_that_it_stopped_the_database(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    env = {name: value for name, value in os.environ.items() if name != "ONWARD_URL"}
+    command = [sys.executable, "-u", "-m", "onward.cli", "dev", "app.py"]
+    try:
+        with embedded.acquire(tmp_path / ".onward"):
+            process = subprocess.Popen(
+                command, cwd=tmp_path, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            read_until(process, "serving")
+            process.send_signal(signal.SIGINT)
+            assert read_until(process, "bye").endswith("bye: the worker is stopped; others still use its database\n")
+            process.communicate(timeout=15)
+    finally:
+        embedded.remove(tmp_path / ".onward")
+
+
+def test_a_program_that_serves_says_what_and_where(terminal: Terminal) -> None:
+    Path("program.py").write_text(APP + "first.serve()\n")
+    env = {**os.environ, "ONWARD_URL": f"{terminal.url}{'&' if '?' in terminal.url else '?'}password=secret"}
+    process = subprocess.Popen(
+        [sys.executable, "program.py"], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        said = read_until(process, "serving")
+    finally:
+        process.kill()
+        process.communicate()
+    assert "serving first@1 on postgresql://" in said
+    assert "secret" not in said
+
+
+def test_dev_and_worker_keep_the_password_to_themselves(terminal: Terminal) -> None:
+    Path("app.py").write_text(APP)
+    url = f"{terminal.url}{'&' if '?' in terminal.url else '?'}password=secret"
+    said = read_until(terminal.spawn("dev", "app.py", "--url", url), "serving")
+    assert "  database  postgresql://" in said
+    assert "secret" not in said
 
 
 def test_the_worker_of_a_dev_that_was_killed_stops_by_itself(terminal: Terminal) -> None:

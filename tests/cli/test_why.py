@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -126,7 +127,7 @@ def test_a_run_that_is_held_by_a_silent_worker_is_told_to_be_held_by_the_dead() 
     assert "held by worker 3 (host:3), silent for 40s" in told.text
     assert "onward worker APP" in told.commands
     told = explain(facts("executing", owner=3, workers=[dead, worker(4)]))
-    assert "free it within seconds" in told.text
+    assert "free it: soon if its process has ended, else when its lease ends." in told.text
 
 
 def test_what_fell_due_while_paused_is_told() -> None:
@@ -144,8 +145,49 @@ def test_a_failure_in_a_nested_step_is_rerun_from_the_step_of_the_body_around_it
     error = b'{"type": "ValueError", "message": "no", "step": "inner", "attempt": 2}'
     failed = pending("outer\x1finner", "run", "failed", completed_at=NOW)
     told = explain(facts("failed", failed, status="failed", error=error, completed_at=NOW - timedelta(minutes=1)))
-    assert "It failed 1m ago, 2h 59m after its start in step `inner`, attempt 2: ValueError: no." in told.text
+    assert "It failed in step `inner`, attempt 2, 1m ago, 2h 59m after its start: ValueError: no." in told.text
     assert told.commands[-1] == f"onward runs rerun {RUN} --from-step outer"
+
+
+def test_a_failure_right_at_the_start_is_told_as_such() -> None:
+    told = explain(facts("failed", status="failed", completed_at=NOW, started_at=NOW))
+    assert told.text == "It failed just now, right after its start: not recorded."
+
+
+def test_a_paused_wait_whose_signal_has_come_is_told() -> None:
+    steps = wait('{"userId": 42}'), pending("other", "wait", "waiting", event="other", match=None)
+    told = explain(facts("paused", *steps, signals=[signal(b'{"userId": 42}'), signal(b'{"userId": 7}')]))
+    assert "`verify` has its signal; it goes on at the resume." in told.text
+    assert "`other` has" not in told.text
+
+
+def test_what_a_person_can_act_on_is_told_first() -> None:
+    later = NOW + timedelta(hours=1)
+    sleeps = [pending(f"s{n}", "sleep", "sleeping", deadline=later) for n in range(9)]
+    child = pending("child", "invoke", "waiting", child=UUID(int=1))
+    retry = pending("call", "run", "retrying", deadline=later)
+    told = explain(facts("waiting", *sleeps, child, retry, wait(None)))
+    places = [told.text.index(text) for text in ("signal `verify`", "retries `call`", "`child` invoked", "And 9 more")]
+    assert places == sorted(places)
+
+
+def test_a_wait_for_a_child_comes_with_the_commands_that_help_the_deepest_one() -> None:
+    child, deepest = UUID(int=1), UUID(int=2)
+    low = facts("waiting", wait(None), run_id=deepest, tenant="acme")
+    middle = facts("waiting", pending("b", "invoke", "waiting", child=deepest), run_id=child, tenant="acme")
+    top = facts("waiting", pending("a", "invoke", "waiting", child=child), tenant="acme")
+    told = explain(replace(top, children={child: replace(middle, children={deepest: low})}))
+    assert told.commands == (
+        f"onward runs signal {deepest} verify true --tenant acme",
+        f"onward why {deepest} --tenant acme",
+        f"onward why {child} --tenant acme",
+    )
+
+
+def test_one_worker_serves_and_a_run_has_an_age() -> None:
+    assert "1 worker serves other workflows" in explain(facts("stranded", workers=[worker(1, "x@1")])).text
+    told = explain(facts("executing", owner=1, started_at=NOW - timedelta(seconds=11)))
+    assert "it has journalled nothing in the 11s since its start." in told.text
 
 
 def test_many_things_at_once_are_cut_short() -> None:
@@ -187,7 +229,7 @@ async def test_why_tells_of_ends(terminal: Terminal, client: Client) -> None:
         await reached(done, "completed")
         await reached(failed, "failed")
         assert "It completed " in await asked(terminal, done.id)
-        assert "in step `charge`: ConnectionError: card declined." in await asked(terminal, failed.id)
+        assert "after its start: ConnectionError: card declined." in await asked(terminal, failed.id)
         assert "--from-step charge" in await asked(terminal, failed.id)
         assert "It was cancelled " in await asked(terminal, cancelled.id)
 
@@ -202,6 +244,8 @@ async def test_why_tells_of_runs_that_nobody_takes(terminal: Terminal, client: C
         assert "no live worker knows version 3 of `doubling`: version 1 is served by" in text
         assert "It starts in 1h" in await asked(terminal, delayed.id)
         assert "It is paused" in await asked(terminal, paused.id)
+        unknown = await terminal.type("why", str(RUN))
+        assert unknown.err == f"onward: no run {RUN} of tenant default\n"
         assert f"onward runs resume {paused.id}" in await asked(terminal, paused.id)
 
 

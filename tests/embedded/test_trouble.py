@@ -15,8 +15,10 @@ import pytest
 
 from embedded.users import SOURCE, User, postmaster, server_processes, until
 from onward.embedded import acquire, binaries
+from onward.embedded.accounts import account_for
 from onward.embedded.binaries import SHARED_CACHE, version
-from onward.embedded.places import settle
+from onward.embedded.places import Place, settle
+from onward.embedded.trouble import from_output, telling
 from onward.errors import DatabaseUnavailable
 
 Users = Callable[..., User]
@@ -62,10 +64,23 @@ def small_disk(open_ground: Path) -> Iterator[Callable[[str], Path]]:
 
 
 @as_root
-def test_a_disk_too_small_for_new_data(small_disk: Callable[[str], Path], user: Users) -> None:
-    folder = small_disk("8M") / ".onward"
+@pytest.mark.parametrize("size", ["8M", "20M"])
+def test_a_disk_too_small_for_new_data(small_disk: Callable[[str], Path], user: Users, size: str) -> None:
+    folder = small_disk(size) / ".onward"
     refused(user(folder).ask("acquire"), "is full", "free some space")
     assert not list(folder.glob("postgres*/PG_VERSION"))
+
+
+@pytest.mark.parametrize("hint", ["HINT:  Check free disk space.", "could not write: wrote only 4096 of 8192 bytes"])
+def test_a_full_disk_is_known_by_other_words_too(tmp_path: Path, hint: str) -> None:
+    place = Place(tmp_path, tmp_path, account_for(tmp_path))
+    output = f"FATAL:  could not extend file\n{hint}\nPANIC:  cannot abort transaction 1, it was already committed\n"
+    assert "is full" in str(from_output("cannot start", place, output))
+
+
+def test_a_panic_does_not_hide_what_led_to_it() -> None:
+    assert telling("FATAL:  the cause\nERROR:  more\nPANIC:  cannot abort transaction 1\n") == "FATAL:  the cause"
+    assert telling("ERROR:  first\nFATAL:  last\n") == "FATAL:  last"
 
 
 @as_root
@@ -89,6 +104,16 @@ def test_older_binaries_will_do(new_folder: Path) -> None:
     with acquire(new_folder, bin_dir=OLDER) as lease:
         assert (lease.data_dir / "PG_VERSION").read_text().strip() == "15"
         assert postmaster(lease.data_dir)
+
+
+def test_a_data_directory_with_something_else_in_it_is_left_alone(tmp_path: Path, grounds) -> None:
+    folder = grounds.watch(tmp_path / ".onward")
+    data = settle(folder).data
+    data.mkdir()
+    (data / "mine").touch()
+    with pytest.raises(DatabaseUnavailable, match=r"holds no data of Postgres \(PG_VERSION is missing\): .*move it"):
+        acquire(folder)
+    assert (data / "mine").exists()
 
 
 @with_older

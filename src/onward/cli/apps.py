@@ -23,6 +23,8 @@ class AppError(click.ClickException):
 def load(app: str) -> list[Workflow[Any, Any]]:
     """The workflows of the app, by name and version."""
     where, colon, name = app.rpartition(":")
+    if colon and where and not name:
+        raise AppError(f"name an object after the colon, or leave it out for every workflow in {where}")
     module = _module(where if colon else app)
     found = _named(module, name, app) if colon else _every(vars(module).values())
     if not found:
@@ -44,7 +46,8 @@ def _module(where: str) -> ModuleType:
     except AppError:
         raise
     except SyntaxError as error:
-        raise AppError(f"{error.filename}, line {error.lineno}: {error.msg}") from error
+        place = f"{error.filename}, line {error.lineno}" if error.filename else where  # NUL bytes come without one
+        raise AppError(f"{place}: {error.msg}") from error
     except (Exception, SystemExit) as error:
         raise AppError(f"{where} raised {type(error).__name__}: {error}{_place(error)}") from error
 

@@ -61,4 +61,4 @@ def _read(name: str) -> bytes:
     try:
         return Path(name).read_bytes()
     except OSError as error:
-        raise click.ClickException(f"cannot read {name}: {error.strerror}") from error
+        raise click.UsageError(f"cannot read {name}: {error.strerror}") from error

@@ -8,6 +8,7 @@ here: when this process is gone, even by SIGKILL, the pipe ends and the worker s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -17,8 +18,12 @@ from typing import Any
 import click
 
 from onward.cli import apps
-from onward.cli.options import Place, reaching
+from onward.cli.options import Place, reaching_all_tenants
 from onward.client.address import Address, resolve
+from onward.embedded.trouble import from_os
+from onward.errors import DatabaseUnavailable
+from onward.store.database import shown
+from onward.store.health import examine
 
 GRACE = "2s"
 """What running steps get at a reload: they are executed again, and the developer is waiting."""
@@ -26,12 +31,12 @@ GRACE = "2s"
 
 @click.command()
 @click.argument("app")
-@reaching
+@reaching_all_tenants
 def dev(app: str, place: Place) -> None:
-    """Work on APP: a database, and a worker that restarts when a .py file changes.
+    """Work on APP with a database and a worker that reloads.
 
-    Without --url the database is the embedded Postgres of the nearest .onward folder from here upward; where there
-    is none it is created here.
+    The worker restarts when a .py file changes. Without --url the database is the embedded Postgres of the nearest
+    .onward folder from here upward; where there is none it is created here.
     """
     asyncio.run(Dev(app, place).run())
 
@@ -54,6 +59,7 @@ class Dev:
             _have_folder()
         database = await resolve(self._place.url)
         try:
+            await _check(database.url)
             self._greet(folder, database)
             watching = asyncio.create_task(self._watch(folder))
             await self._serve()
@@ -61,11 +67,12 @@ class Dev:
             await watching
         finally:
             await self._end_child()
-            await database.release()
-        click.echo("bye: the worker and its database are stopped" if database.lease else "bye: the worker is stopped")
+            ended = await database.release()
+        used = "; others still use its database" if database.lease else ""
+        click.echo("bye: the worker and its database are stopped" if ended else f"bye: the worker is stopped{used}")
 
     def _greet(self, folder: Path, database: Address) -> None:
-        where = f"{database.url}  (embedded, in {database.lease.folder})" if database.lease else database.url
+        where = shown(database.url) + (f"  (embedded, in {database.lease.folder})" if database.lease else "")
         click.secho(f"onward dev {self._app}", bold=True)
         click.echo(f"  database  {where}")
         click.echo(f"  reloads   when a .py file changes in {folder}")
@@ -131,6 +138,13 @@ class Dev:
             click.secho(f"cannot watch {folder}, so nothing reloads: {error}", fg="yellow", err=True)
 
 
+async def _check(url: str) -> None:
+    """A URL that cannot be meant ends this; a database that is away is waited for, by the worker."""
+    with contextlib.suppress(DatabaseUnavailable):
+        async with examine(url):
+            pass
+
+
 def _folder(app: str) -> Path:
     folder = apps.folder(app)
     where = app.rpartition(":")[0] or app
@@ -143,5 +157,8 @@ def _have_folder() -> None:
     """`.onward` here, where there is none upward: the embedded server is found by it."""
     here = Path.cwd()
     if not any((above / ".onward").is_dir() for above in (here, *here.parents)):
-        (here / ".onward").mkdir()
+        try:
+            (here / ".onward").mkdir()
+        except OSError as problem:
+            raise from_os(problem, here) from problem
         click.echo(f"created {here / '.onward'} (add it to .gitignore)")

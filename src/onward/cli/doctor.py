@@ -10,11 +10,11 @@ from typing import NamedTuple
 import click
 
 from onward.cli import forms, times
-from onward.cli.options import Place, printing, reaching
+from onward.cli.options import Place, printing, reaching_all_tenants
 from onward.cli.paper import Line, Paper, clean
 from onward.client.address import resolve
 from onward.client.why import SILENT
-from onward.errors import DatabaseUnavailable, OnwardError
+from onward.errors import DatabaseUnavailable, InvalidInput, OnwardError
 from onward.store import schema
 from onward.store.database import shown
 from onward.store.health import Health, Server, Trouble, examine
@@ -34,12 +34,12 @@ class Finding(NamedTuple):
 
 
 @click.command()
-@reaching
+@reaching_all_tenants
 @printing
 def doctor(place: Place, as_json: bool) -> int:
-    """Check the database, the workers and the runs of all tenants, and say what to do.
+    """Check the database, the workers and the runs of all tenants.
 
-    Exits with 1 where something is broken.
+    Says what to do. Exits with 1 where something is broken.
     """
     findings = asyncio.run(_examined(place))
     if as_json:
@@ -62,12 +62,16 @@ def _lines(finding: Finding) -> Iterator[Line]:
 async def _examined(place: Place) -> list[Finding]:
     try:
         address = await resolve(place.url)
+    except InvalidInput:  # wrong use, as for every command
+        raise
     except OnwardError as error:
         return [Finding(FAIL, "database", str(error))]
     try:
         async with examine(address.url) as health:
             where = shown(address.url) if address.lease is None else f"embedded, in {address.lease.folder}"
             return [finding async for finding in _findings(health, where)]
+    except InvalidInput:
+        raise
     except DatabaseUnavailable as error:
         return [Finding(FAIL, "database", str(error), "is it running, and is the URL right? (--url, ONWARD_URL)")]
     except OnwardError as error:

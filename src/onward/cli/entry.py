@@ -19,6 +19,7 @@ _EXPECTED = (OnwardError, OSError, TimeoutError, *BROKEN, REFUSED)
 
 def main() -> None:
     """The `onward` command."""
+    _complete_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a name in Japanese must not bring down a terminal that has none
             stream.reconfigure(errors="replace")
@@ -27,7 +28,21 @@ def main() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         code = _reader_gone()
+    except OSError as error:  # a full disk, for instance
+        code = _failed(f"cannot write: {error.strerror}", _reader_gone())
     sys.exit(code)
+
+
+def _complete_streams() -> None:
+    """Who was started with a closed stdin, stdout or stderr gets one: else the next file to be opened would be it."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -48,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     except (InvalidInput, InvalidName) as error:  # of what was typed: stored values fit, or are told by other errors
         return _failed(str(error), 2)
     except _EXPECTED as error:
-        return _failed(str(error) or type(error).__name__, 1)
+        return _failed("; ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", ())]), 1)
     except Exception as error:
         return _failed(f"{type(error).__name__}: {error} (a mistake in Onward; ONWARD_DEBUG=1 shows where)", 1)
     return code if isinstance(code, int) else 0
@@ -67,6 +82,6 @@ def _failed(message: str, code: int) -> int:
 
 
 def _reader_gone() -> int:
-    """`onward runs list | head`: nobody reads on, and the interpreter must not complain of it at its end."""
+    """`onward runs list | head`: nobody takes more, and the interpreter must not complain of it at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

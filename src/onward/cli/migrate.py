@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from onward.cli import forms
-from onward.cli.options import Place, printing, reaching
+from onward.cli.options import Place, printing, reaching_all_tenants
 from onward.client.address import resolve
 from onward.store import schema
 from onward.store.health import examine
@@ -15,14 +15,15 @@ from onward.store.health import examine
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@reaching
+@reaching_all_tenants
 @printing
 def migrate(dry_run: bool, place: Place, as_json: bool) -> None:
     """Create or upgrade the schema. Safe to run from many machines at once."""
     before, numbers = asyncio.run(_migrate(place.url, dry_run))
     after = schema.newest()
     if as_json:
-        click.echo(forms.encoded({"from": before, "to": after, "migrations": numbers, "applied": not dry_run}))
+        applied = bool(numbers) and not dry_run
+        click.echo(forms.encoded({"from": before, "to": after, "migrations": numbers, "applied": applied}))
     elif not numbers:
         click.echo(f"already up to date (schema {after})")
     else:

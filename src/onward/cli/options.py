@@ -17,6 +17,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 PATIENCE = 5.0
 """Seconds that a command tries to reach the database. A person waits; a worker waits longer."""
+LONG_PATIENCE = 30.0
+"""The same while it waits for something that takes long anyhow."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,23 @@ class Place:
             return await work(client)
 
 
-def reaching(command: Callable[..., T]) -> Callable[..., T]:
+def reaching(command: Callable[..., T], *, all_tenants: bool = False) -> Callable[..., T]:
     """Gives the command --url and --tenant, as `place`."""
 
     @click.option("--url", envvar="ONWARD_URL", metavar="URL", help="The database; default: the embedded Postgres.")
-    @click.option("--tenant", envvar="ONWARD_TENANT", default="default", metavar="NAME", help="Whose runs.")
+    @click.option(
+        "--tenant", envvar="ONWARD_TENANT", default="default", metavar="NAME", help="Whose runs.", hidden=all_tenants
+    )
     @functools.wraps(command)
     def with_place(*args: Any, url: str | None, tenant: str, **kwargs: Any) -> T:
         return command(*args, place=Place(url or None, tenant), **kwargs)
 
     return with_place
+
+
+def reaching_all_tenants(command: Callable[..., T]) -> Callable[..., T]:
+    """The same for a command to which tenants are one: it takes --tenant, as all do, and does not offer it."""
+    return reaching(command, all_tenants=True)
 
 
 def printing(command: Command) -> Command:

@@ -15,6 +15,7 @@ from onward.cli.paper import Line, Paper, Span, cut, table
 from onward.cli.timeline import STATUS_STYLES, draw
 from onward.client import Client, Run, RunPage, Step
 from onward.client.records import run_of, step_of
+from onward.client.why import for_tenant
 from onward.core import ids
 from onward.errors import OnwardError
 from onward.store.runs import Runs
@@ -119,7 +120,7 @@ def show(run_id: str, place: Place, as_json: bool) -> None:
 @reaching
 @printing
 def steps(run_id: str, place: Place, as_json: bool) -> None:
-    """List a run's steps: the journal in its order, then what is pending."""
+    """List a run's steps: the journal, then what is pending."""
     found = place.ask(lambda client: client.steps(run_id))
     if as_json:
         click.echo(forms.encoded({"steps": [forms.step_form(step) for step in found]}))
@@ -160,13 +161,14 @@ def signal(run_id: str, event: str, payload: str | None, no_buffer: bool, place:
     """Send EVENT to a run. Prints what became of it: resolved, buffered or dropped."""
     value = None if payload is None else json_value(payload, "the payload")
     result = place.ask(lambda client: client.signal(run_id, event, value, buffer=not no_buffer))
-    click.echo(forms.encoded({"outcome": result.outcome}) if as_json else _OUTCOMES[result.outcome])
+    why = for_tenant(f"onward why {run_id}", place.tenant)
+    click.echo(forms.encoded({"outcome": result.outcome}) if as_json else _OUTCOMES[result.outcome].format(why=why))
 
 
 _OUTCOMES = {
     "resolved": "resolved: the run was waiting for it",
-    "buffered": "buffered: nothing waits for it now, the next wait that matches gets it",
-    "dropped": "dropped: nothing waits for it now",
+    "buffered": "buffered: no wait matches it now, the next one that does gets it; `{why}` says what differs",
+    "dropped": "dropped: no wait matches it now; `{why}` says what is waited for",
 }
 
 
@@ -203,7 +205,7 @@ _steering("cancel", "cancelled", "Cancel runs for good.", lambda client, run_id:
 _steering(
     "pause",
     "paused",
-    "Pause runs: no new step starts, running ones are journalled, deadlines go on.",
+    "Pause runs: no new step starts. Running ones are journalled, deadlines go on.",
     lambda client, run_id: client.pause(run_id),
 )
 _steering(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import Any
 
@@ -9,9 +10,12 @@ import click
 
 from onward.cli import forms
 from onward.cli.arguments import json_value
-from onward.cli.options import Place, printing, reaching
-from onward.client import Client, RunHandle
+from onward.cli.options import LONG_PATIENCE, Place, printing, reaching
+from onward.client import Client, Run, RunHandle
+from onward.client.why import for_tenant
 from onward.core import durations
+from onward.errors import RunCancelled, RunFailed
+from onward.store.database import shown
 
 
 @click.command()
@@ -44,15 +48,39 @@ def start(
     async def work(client: Client) -> None:
         run = await client.start(name, value, idempotency_key=key, version=version, delay=delay)
         if wait:
-            await _finish(run, patience, as_json)
+            (await client.database()).patience = LONG_PATIENCE
+            await _finish(client, run, patience, as_json)
+        elif as_json:
+            click.echo(forms.encoded(forms.run_form(await run.get())))
         else:
-            click.echo(forms.encoded(forms.run_form(await run.get())) if as_json else run.id)
+            click.echo(run.id)
+            await _warn(client, await run.get())
 
     place.ask(work)
 
 
-async def _finish(run: RunHandle[Any], timeout: float | None, as_json: bool) -> None:
+async def _finish(client: Client, run: RunHandle[Any], timeout: float | None, as_json: bool) -> None:
+    """Prints the output. Whoever stops waiting is told that the run does not stop."""
     if sys.stderr.isatty():
         click.echo(f"run {run.id}", err=True)
-    output = await run.result(timeout)
+    goes_on = f"run {run.id} goes on: {for_tenant(f'onward why {run.id}', client.tenant)}"
+    try:
+        if not as_json:
+            await _warn(client, await run.get())
+        output = await run.result(timeout)
+    except (RunFailed, RunCancelled):
+        raise
+    except asyncio.CancelledError:  # Ctrl-C
+        click.echo(goes_on, err=True)
+        raise
+    except Exception as error:
+        error.add_note(goes_on)
+        raise
     click.echo(forms.encoded(forms.run_form(await run.get()) if as_json else output))
+
+
+async def _warn(client: Client, run: Run) -> None:
+    if run.state == "stranded":
+        what = f"version {run.version} of `{run.workflow}`" if run.version else f"`{run.workflow}`"
+        where = shown((await client.database()).url)
+        click.echo(f"no live worker serves {what} in {where}; the run waits for one", err=True)

@@ -19,12 +19,12 @@ from onward.store.runs import Runs
 @reaching
 @printing
 def why(run_id: str, place: Place, as_json: bool) -> None:
-    """Say what a run waits for or why it stands still, and which command helps."""
+    """Say what a run waits for, and which command helps."""
 
     async def work(client: Client) -> Why:
         facts = await gather(Runs(await client.database(), client.tenant), ids.parse(run_id))
         if facts is None:
-            raise NotFound(f"no run {run_id}" + ("" if place.tenant == "default" else f" of tenant {place.tenant}"))
+            raise NotFound(f"no run {run_id} of tenant {place.tenant}")
         return explain(facts)
 
     told = place.ask(work)

@@ -12,33 +12,27 @@ from typing import Any, Self
 
 import click
 
-from onward import embedded
 from onward.authoring.definition import Workflow
 from onward.cli import apps, samples
-from onward.cli.options import Place, reaching
+from onward.cli.options import Place, reaching_all_tenants
 from onward.errors import DatabaseUnavailable
-from onward.store.database import shown
 from onward.store.health import examine
-from onward.worker.worker import Worker
+from onward.worker.worker import Announced, Worker
 
 _log = logging.getLogger("onward")
 
 
-class _Announced(Worker):
-    """A worker that says when it is ready."""
+class _Served(Announced):
+    """A worker that says when it waits, is ready, and stops."""
 
     def __init__(self, workflows: list[Workflow[Any, Any]], url: str | None, **settings: Any) -> None:
         super().__init__(workflows, url, **settings)
-        self._serves = ", ".join(f"{w.name}@{w.version}" for w in workflows)
-        self._where = shown(url) if url else f"the embedded Postgres of {embedded.locate()}"
         self._given = url
 
     async def __aenter__(self) -> Self:
         if self._given is not None:
             await _knock(self._given)
-        await super().__aenter__()
-        _log.info("serving %s on %s", self._serves, self._where)
-        return self
+        return await super().__aenter__()
 
     async def stop(self) -> None:
         _log.info("stopping: running steps may finish, everything else is handed back")
@@ -53,11 +47,13 @@ class _Announced(Worker):
 @click.option("--threads", type=int, help="Sync steps at the same time; default: CPUs + 4, at most 32.")
 @click.option("--grace", default="25s", show_default=True, help="What running steps get when told to stop.")
 @click.option("--for-dev", is_flag=True, hidden=True)
-@reaching
+@reaching_all_tenants
 def worker(
     app: str, concurrency: int, lease: str, threads: int | None, grace: str, for_dev: bool, place: Place
 ) -> None:
-    """Execute runs of APP: a file, a module (every workflow in it), or module:object.
+    """Execute runs of APP until told to stop.
+
+    APP is a file, a module (every workflow in it), or module:object.
 
     Stops on SIGTERM or Ctrl-C: running steps get the grace time, everything else is handed back at once; a second
     one stops immediately. A worker serves all tenants.
@@ -73,7 +69,7 @@ def worker(
         raise
     if for_dev:
         _log.info("start a run: onward start %s", samples.arguments(workflows[0]))
-    served = _Announced(workflows, place.url, concurrency=concurrency, lease=lease, threads=threads, grace=grace)
+    served = _Served(workflows, place.url, concurrency=concurrency, lease=lease, threads=threads, grace=grace)
     _serve(served)
 
 

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 import click
 
 from onward.cli import forms, times
-from onward.cli.options import Place, printing, reaching
+from onward.cli.options import Place, printing, reaching_all_tenants
 from onward.cli.paper import Paper, Span, table
 from onward.client.why import SILENT
 from onward.store.runs import WorkerRecord
 
 
 @click.command()
-@reaching
+@reaching_all_tenants
 @printing
 def workers(place: Place, as_json: bool) -> None:
     """List the workers, what they serve and how many runs they hold."""

@@ -18,9 +18,14 @@ class Address:
     url: str
     lease: embedded.Lease | None = None
 
-    async def release(self) -> None:
-        if self.lease is not None:
-            await asyncio.to_thread(self.lease.release)
+    @property
+    def shown(self) -> str:
+        """For people."""
+        return shown(self.url) if self.lease is None else f"the embedded Postgres of {self.lease.folder}"
+
+    async def release(self) -> bool:
+        """Whether that stopped the server."""
+        return self.lease is not None and await asyncio.to_thread(self.lease.release)
 
 
 async def resolve(url: str | None) -> Address:

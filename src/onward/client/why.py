@@ -61,10 +61,10 @@ async def gather(runs: Runs, run_id: UUID, depth: int = DEPTH) -> Facts | None:
 def explain(facts: Facts) -> Why:
     """What to tell a person who asks why."""
     sentences, commands = _EXPLAIN[facts.run.state](facts)
-    return Why(facts.run.state, " ".join(sentences), tuple(_for_tenant(c, facts.run.tenant) for c in commands))
+    return Why(facts.run.state, " ".join(sentences), tuple(for_tenant(c, facts.run.tenant) for c in commands))
 
 
-def _for_tenant(command: str, tenant: str) -> str:
+def for_tenant(command: str, tenant: str) -> str:
     """Runs belong to a tenant; workers serve all of them."""
     about_runs = command.startswith(("onward runs", "onward why"))
     return f"{command} --tenant {tenant}" if about_runs and tenant != "default" else command
@@ -86,11 +86,12 @@ def _cancelled(facts: Facts) -> _Told:
 
 def _failed(facts: Facts) -> _Told:
     error = error_of(facts.run.error) or {}
-    where = f" in step `{error['step']}`" if error.get("step") else ""
+    where = f"in step `{error['step']}`" if error.get("step") else ""
     attempt = f", attempt {error['attempt']}" if error.get("attempt") and error["attempt"] > 1 else ""
+    when = f"{where}{attempt}, {_ended(facts)}" if where else _ended(facts)
     step = _culprit(facts.steps, error.get("step"))
     again = f"onward runs rerun {facts.run.run_id}" + (f" --from-step {_quoted(step)}" if step else "")
-    said = f"It failed {_ended(facts)}{where}{attempt}: {_error(facts.run.error)}."
+    said = f"It failed {when}: {_error(facts.run.error)}."
     return [said], [f"onward runs show {facts.run.run_id}", again]
 
 
@@ -106,7 +107,7 @@ def _ended(facts: Facts) -> str:
     run = facts.run
     assert run.completed_at is not None
     took = (run.completed_at - run.started_at).total_seconds()
-    return f"{_ago(facts, run.completed_at)}, {_span(took)} after its start"
+    return f"{_ago(facts, run.completed_at)}, {_span(took) if took >= 0.1 else 'right'} after its start"
 
 
 # ---- held by a worker, or free to be taken -------------------------------------------------------------------------
@@ -117,9 +118,12 @@ def _executing(facts: Facts) -> _Told:
     if owner is None or not owner.alive or owner.silent_for > SILENT:
         return _held_by_the_dead(facts, owner)
     newest = max((s for s in facts.steps if s.completed_at), key=lambda s: s.seq, default=None)
-    last = f"its newest result is that of `{_path(newest)}`" if newest else "it has journalled nothing yet"
-    since = newest.completed_at if newest and newest.completed_at else facts.run.started_at
-    told = [f"It is executing on {_worker(owner)}; {last}, {_ago(facts, since)}."]
+    if newest and newest.completed_at:
+        last = f"its newest result is that of `{_path(newest)}`, {_ago(facts, newest.completed_at)}"
+    else:
+        age = (facts.standing.asked_at - facts.run.started_at).total_seconds()
+        last = f"it has journalled nothing in the {_span(age)} since its start"
+    told = [f"It is executing on {_worker(owner)}; {last}."]
     if facts.standing.deaths:
         told.append(f"{_count(facts.standing.deaths, 'worker')} died while executing it: the fifth time fails it.")
     waits = _pending(facts)
@@ -130,7 +134,7 @@ def _held_by_the_dead(facts: Facts, owner: WorkerRecord | None) -> _Told:
     who = f"{_worker(owner)}, silent for {_span(owner.silent_for)}" if owner else "a worker that is gone"
     told = [f"It is held by {who}, so most likely dead."]
     if _alive(facts):
-        told.append("The workers that are alive free it within seconds.")
+        told.append("The workers that are alive free it: soon if its process has ended, else when its lease ends.")
         return told, ["onward workers"]
     told.append("No worker is alive to take it over: start one, and it goes on after its newest journalled step.")
     return told, _START_WORKER
@@ -162,7 +166,8 @@ def _nobody_serves(facts: Facts, opening: str) -> str:
         there = "; ".join(f"version {v} is served by {', '.join(w.name for w in ws)}" for v, ws in others.items())
         return f"{opening}o live worker knows {version}: {there}."
     if alive:
-        return f"{opening}o live worker knows {version}; {_count(len(alive), 'worker')} serve other workflows."
+        verb = "serves" if len(alive) == 1 else "serve"
+        return f"{opening}o live worker knows {version}; {_count(len(alive), 'worker')} {verb} other workflows."
     return f"{opening}o worker is alive: start one that knows {version}."
 
 
@@ -174,7 +179,18 @@ def _paused(facts: Facts) -> _Told:
     fallen_due = [s for s in facts.steps if s.deadline and s.deadline <= facts.standing.asked_at]
     if fallen_due:
         told.append(f"Meanwhile `{_path(fallen_due[0])}` fell due; it happens at the resume.")
+    told += [
+        f"`{step.event}` has its signal; it goes on at the resume." for step in facts.steps if _has_come(facts, step)
+    ]
     return told, [f"onward runs resume {facts.run.run_id}"]
+
+
+def _has_come(facts: Facts, step: StepRecord) -> bool:
+    """Does the step wait for a signal that is there?"""
+    if step.completed_at is not None or step.kind != "wait":
+        return False
+    same = [s for s in facts.signals if s.event == step.event]
+    return any(not differing(_match(step), value_of(signal.payload)) for signal in same)
 
 
 def _parked(facts: Facts) -> _Told:
@@ -202,14 +218,19 @@ def _with_doubts(facts: Facts, told: _Told) -> _Told:
 def _pending(facts: Facts) -> _Told:
     sentences: list[str] = []
     commands: list[str] = []
-    pending = [step for step in facts.steps if step.completed_at is None]
-    for step in pending[:_MOST]:
-        said, helps = _BLOCKED[step.status if step.status == "retrying" else step.kind](facts, step)
+    pending = [(_how(step), step) for step in facts.steps if step.completed_at is None]
+    pending.sort(key=lambda one: list(_BLOCKED).index(one[0]))
+    for how, step in pending[:_MOST]:
+        said, helps = _BLOCKED[how](facts, step)
         sentences += said
         commands += helps
     if len(pending) > _MOST:
         sentences.append(f"And {len(pending) - _MOST} more.")
     return sentences, list(dict.fromkeys(commands))
+
+
+def _how(step: StepRecord) -> str:
+    return step.status if step.status == "retrying" else step.kind
 
 
 def _sleeping(facts: Facts, step: StepRecord) -> _Told:
@@ -225,13 +246,17 @@ def _retrying(facts: Facts, step: StepRecord) -> _Told:
 
 
 def _waiting(facts: Facts, step: StepRecord) -> _Told:
-    match = None if step.match is None else PLAIN.decode(step.match.encode())
+    match = _match(step)
     where = f" where {_conditions(match)}" if match else ""
     until = f", until {_when(facts, step.deadline)}" if step.deadline else ", with no time-out"
     since = f"since {_span((facts.standing.asked_at - step.started_at).total_seconds())}"
     told = [f"It waits for signal `{step.event}`{where}, {since}{until}.", *_near_misses(facts, step, match)]
     payload = PLAIN.encode(match if match else True, "match").decode()
     return told, [f"onward runs signal {facts.run.run_id} {_quoted(step.event or '')} {_quoted(payload)}"]
+
+
+def _match(step: StepRecord) -> Any:
+    return None if step.match is None else PLAIN.decode(step.match.encode())
 
 
 def _near_misses(facts: Facts, step: StepRecord, match: Any) -> Iterator[str]:
@@ -253,11 +278,9 @@ def _invoking(facts: Facts, step: StepRecord) -> _Told:
     child = facts.children.get(step.child) if step.child else None
     if child is None:
         return [f"It waits for run {step.child}, which `{_path(step)}` invoked."], [f"onward why {step.child}"]
-    told = explain(child)
-    name = f"run {step.child} of `{child.run.workflow}`"
-    return [f"It waits for {name}, which `{_path(step)}` invoked and which is {told.state}. There: {told.text}"], [
-        f"onward why {step.child}"
-    ]
+    sentences, commands = _EXPLAIN[child.run.state](child)
+    which = f"run {step.child} of `{child.run.workflow}`, which `{_path(step)}` invoked and which is {child.run.state}"
+    return [f"It waits for {which}. There: {' '.join(sentences)}"], [*commands, f"onward why {step.child}"]
 
 
 def _handed_out(facts: Facts, step: StepRecord) -> _Told:
@@ -266,12 +289,13 @@ def _handed_out(facts: Facts, step: StepRecord) -> _Told:
 
 
 _BLOCKED = {
-    "sleep": _sleeping,
     "wait": _waiting,
     "retrying": _retrying,
-    "invoke": _invoking,
     "batch": _handed_out,
+    "invoke": _invoking,
+    "sleep": _sleeping,
 }
+"""In the order in which they are told: what a person can act on comes first."""
 _EXPLAIN = {
     "completed": _completed,
     "failed": _failed,

@@ -19,7 +19,7 @@ from onward.embedded.binaries import version
 from onward.embedded.locks import LockFile
 from onward.embedded.places import Place
 from onward.embedded.postmaster import NAME
-from onward.embedded.trouble import from_output
+from onward.embedded.trouble import ELSE, from_output
 from onward.errors import DatabaseUnavailable
 
 
@@ -30,6 +30,7 @@ def prepare(place: Place, bin_dir: Path, lock: LockFile) -> None:
     try:
         held = (place.data / "PG_VERSION").read_text().strip()
     except FileNotFoundError:
+        _check_empty(place.data)
         _create(place, bin_dir, lock)
         return
     there = version(bin_dir)
@@ -37,6 +38,14 @@ def prepare(place: Place, bin_dir: Path, lock: LockFile) -> None:
         raise DatabaseUnavailable(
             f"{place.data} holds data of Postgres {held}, but {bin_dir} holds Postgres {there}: "
             f"set ONWARD_PG_BIN to the bin folder of a Postgres {held}, or move the data away to start anew"
+        )
+
+
+def _check_empty(data: Path) -> None:
+    if data.is_dir() and any(data.iterdir()):
+        raise DatabaseUnavailable(
+            f"{data} is not empty, but holds no data of Postgres (PG_VERSION is missing): "
+            f"restore it from a copy, move it away to start anew, {ELSE}"
         )
 
 

@@ -46,14 +46,15 @@ class Lease:
         self._hold: _Hold | None = hold
         self._pid = os.getpid()
 
-    def release(self) -> None:
-        """Give the server up; the last process to do so stops it. Safe twice."""
+    def release(self) -> bool:
+        """Give the server up; the last process to do so stops it, which is the answer. Safe twice."""
         with _mutex:
             hold, self._hold = self._hold, None
             if hold and self._pid == os.getpid():
                 hold.count -= 1
                 if hold.count == 0:
-                    _leave(hold)
+                    return _leave(hold)
+            return False
 
     def __enter__(self) -> Lease:
         return self
@@ -86,13 +87,15 @@ def _acquire(place: Place, bin_dir: Path) -> Lease:
         return Lease(url, hold)
 
 
-def _leave(hold: _Hold) -> None:
+def _leave(hold: _Hold) -> bool:
     _holds.pop(hold.place.home, None)
     try:
         with alone(hold.place.start_lock, hold.place.account):
-            if hold.users.take():
+            last = hold.users.take()
+            if last:
                 server.stop(hold.place)
             hold.users.close()  # still under the start lock: a later leaver must not see us
+            return last
     finally:
         hold.users.close()
 

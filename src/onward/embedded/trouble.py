@@ -10,7 +10,7 @@ from onward.embedded.places import Place
 from onward.errors import DatabaseUnavailable
 
 ELSE = "or set ONWARD_URL to a Postgres of your own"
-FULL = "No space left on device"
+FULL = ("No space left on device", "Check free disk space", "wrote only")
 
 
 def from_os(problem: OSError, folder: Path) -> DatabaseUnavailable:
@@ -27,7 +27,7 @@ def from_os(problem: OSError, folder: Path) -> DatabaseUnavailable:
 
 def from_output(failed: str, place: Place, output: str, log: Path | None = None) -> DatabaseUnavailable:
     """The error for what a program of Postgres said."""
-    if FULL in output:
+    if any(words in output for words in FULL):
         return _full(place.home)
     if "could not look up effective user ID" in output:
         return DatabaseUnavailable(
@@ -39,9 +39,14 @@ def from_output(failed: str, place: Place, output: str, log: Path | None = None)
 
 
 def telling(output: str) -> str:
-    """The line that tells most: the last that names an error, else the last; without its time stamp."""
+    """The line that tells most: the last that names an error, else the last; without its time stamp.
+
+    A panic only follows from what came first.
+    """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\b(FATAL|PANIC|ERROR|error):", line)]
+    if errors and "PANIC:" in errors[-1]:
+        errors = errors[:1]
     return re.sub(r"^[-\d]+ [:.\d]+ \w+ \[\d+\] ", "", (errors or lines or ["it said nothing"])[-1])
 
 

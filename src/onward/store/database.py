@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from typing import Any
 
 import asyncpg
 
-from onward.errors import DatabaseUnavailable, OnwardError
+from onward.errors import DatabaseUnavailable, InvalidInput, OnwardError
 from onward.store import schema
 
 BROKEN = (
@@ -42,6 +43,10 @@ REFUSED = asyncpg.PostgresError
 
 TRANSIENT = (DatabaseUnavailable, TimeoutError, *BROKEN, REFUSED)
 """What a loop that comes round again notes and goes on after: a cancelled statement must not end a worker."""
+
+
+_PASSWORD = re.compile(r"(password\s*=\s*)('[^']*'|[^&\s]*)", re.IGNORECASE)
+"""In the query of a URL (`password`, `sslpassword`), and in what libpq takes instead of one."""
 
 
 class Line:
@@ -225,7 +230,10 @@ async def connect(url: str, name: str = "onward") -> asyncpg.Connection:
     except asyncpg.InvalidCatalogNameError as error:
         raise OnwardError(f"{error}: create it first, for instance with createdb") from error
     except ValueError as error:
-        raise OnwardError(f"this is no database URL: {shown(url)} ({error})") from error
+        # others than asyncpg's own quote what they took for the port: the end of a password with a / or # in it
+        told = isinstance(error, asyncpg.InterfaceError)
+        why = error if told else "a port is a number; in a password / # ? are written %2F %23 %3F"
+        raise InvalidInput(f"this is no database URL: {shown(url)} ({why})") from error
 
 
 def unavailable(url: str, error: BaseException) -> DatabaseUnavailable:
@@ -233,7 +241,8 @@ def unavailable(url: str, error: BaseException) -> DatabaseUnavailable:
 
 
 def shown(url: str) -> str:
-    """A URL without its password: errors end up in logs."""
+    """A URL without its passwords: errors end up in logs."""
+    url = _PASSWORD.sub(r"\1***", url)
     head, at, tail = url.rpartition("@")
-    scheme, slashes, login = head.partition("://")
+    scheme, slashes, login = head.partition("://") if "://" in head else ("", "", head)
     return f"{scheme}{slashes}{login.partition(':')[0]}{at}{tail}"

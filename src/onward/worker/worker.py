@@ -73,8 +73,9 @@ class Worker:
         self._workflows = _by_version([workflows] if isinstance(workflows, Workflow) else list(workflows))
         self._url = url
         self._concurrency = _at_least_one("concurrency", concurrency)
-        self._lease = max(1.0, durations.seconds(lease, what="lease"))
-        self._thread_count = _at_least_one("threads", threads or min(32, (os.cpu_count() or 1) + 4))
+        self._lease = _at_least_a_second("lease", lease)
+        usual = min(32, (os.cpu_count() or 1) + 4)
+        self._thread_count = _at_least_one("threads", usual if threads is None else threads)
         self._grace = durations.seconds(grace, what="grace")
         self._hot: dict[UUID, Execution] = {}
         self._cache: OrderedDict[UUID, Execution] = OrderedDict()
@@ -503,9 +504,26 @@ def _at_least_one(what: str, number: int) -> int:
     return number
 
 
+def _at_least_a_second(what: str, duration: Duration) -> float:
+    seconds = durations.seconds(duration, what=what)
+    if seconds < 1:
+        raise InvalidInput(f"{what} is at least 1s, got {duration!r}")
+    return seconds
+
+
+class Announced(Worker):
+    """A worker that says what it serves, and where."""
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        served = ", ".join(f"{w.name}@{w.version}" for w in self._workflows.values())
+        _log.info("serving %s on %s", served, self._address.shown)
+        return self
+
+
 def serve(*workflows: Workflow[Any, Any], url: str | None = None) -> None:
     """Runs a worker for these workflows until it is told to stop (SIGTERM, Ctrl-C)."""
     import uvloop
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    uvloop.run(Worker(workflows, url).run())
+    uvloop.run(Announced(workflows, url).run())
