@@ -151,7 +151,7 @@ def test_wrong_use_exits_with_2_in_one_line(terminal: Terminal) -> None:
         ["runs", "list", "--tenant", "not a tenant"],
         ["worker", str(SAMPLE), "--lease", "x"],
         ["worker", str(SAMPLE), "--lease", "0"],
-        ["worker", str(SAMPLE), "--lease", "900ms"],
+        ["worker", str(SAMPLE), "--lease", "400ms"],
         ["worker", str(SAMPLE), "--concurrency", "0"],
         ["worker", str(SAMPLE), "--threads", "0"],
     ):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onward import Context, GiveUp, Retry, Workflow, workflow
-from onward.errors import StepFailed
+from onward.errors import RunFailed, StepFailed
 from onward.worker import tasks
 from onward.worker.tasks import Body, Counting
 
@@ -149,12 +149,21 @@ async def deep_groups(ctx: Context) -> Any:
     return seen
 
 
+@workflow
+async def coroutines_as_they_complete(ctx: Context) -> Any:
+    async def one(name: str) -> str:
+        return str(await ctx.step.run(name, gated, name)) + str(await ctx.step.run("again", gated, "x"))
+
+    return [await next_one for next_one in asyncio.as_completed([one("a"), one("b"), one("c")])]
+
+
 CASES: list[tuple[Workflow[Any, Any], list[str]]] = [
     (gathers, ["c", "a", "b"]),
     (takes_the_first, ["b", "then"]),
     (takes_the_first, ["abc", "then"]),
     (as_they_complete, ["b", "after", "c", "a"]),
     (as_they_complete, ["cba", "after"]),
+    (coroutines_as_they_complete, ["b", "ca"]),
     (a_group_that_breaks, ["b", "a", "tidy"]),
     (a_group_that_breaks, ["bca", "tidy"]),
     (races, ["b", "then"]),
@@ -198,6 +207,29 @@ async def test_a_replay_from_every_commit_gives_what_the_first_run_gave(
         if rows == len(journal):
             assert repeated == outcome
             assert not ran, f"a full journal ran {dict(ran)}"
+
+
+@workflow
+async def one_name_in_any_order(ctx: Context, tasks: bool) -> list[list[str]]:
+    async def one(name: str) -> list[str]:
+        return [name, await ctx.step.run("fetch", gated, name)]
+
+    coroutines = [one(name) for name in "abc"]
+    started = [asyncio.create_task(c) for c in coroutines] if tasks else coroutines
+    return sorted([await next_one for next_one in asyncio.as_completed(started)])
+
+
+async def test_coroutines_that_begin_in_any_order_must_not_share_a_name(world: Any) -> None:
+    """The names of steps are counted; asyncio.as_completed would count them differently on each replay."""
+    opened("a", "b", "c")
+    await world.worker(one_name_in_any_order)
+    run = await world.client.start(one_name_in_any_order, True)
+    assert await run.result(timeout=10) == [["a", "A"], ["b", "B"], ["c", "C"]]
+    for rows in range(4):
+        assert await (await world.copy(run, rows)).result(timeout=10) == [["a", "A"], ["b", "B"], ["c", "C"]]
+    run = await world.client.start(one_name_in_any_order, False)
+    with pytest.raises(RunFailed, match=r"give it tasks, \[asyncio.create_task"):
+        await run.result(timeout=10)
 
 
 async def test_a_race_whose_winner_is_gone_from_the_code_parks_the_run(world: Any, until: Any) -> None:

@@ -100,6 +100,7 @@ class Replay:
         self._parents: dict[str, None] = {}  # steps that contain rows
         self._before: dict[str, None] = {}  # of these, the ones that are executed again
         self.rows = 0  # how many rows the journal is known to hold
+        self.given = 0  # how many of them were given
         for row in rows:
             self.add(row)
 
@@ -191,6 +192,7 @@ class Replay:
 
     def _answer(self, call: Call, row: Row) -> None:
         call.to(State.ANSWERED)
+        self.given += 1
         self._ready.pop(row.path, None)
         if not call.parent:  # its row is gone, nobody asks again; a nested call may be asked by the next attempt
             del self._calls[call.path]

@@ -4,14 +4,22 @@ Most do, most of the time, and then there is nothing to wait for: a body whose o
 rest. Knowing that makes a replay of a thousand steps several times as quick (rest.py would let 32 turns of the loop
 pass after each). So tasks that are made in a body are counted, by a task factory that calls the one that was there
 before. Where somebody replaces the factory later, nothing is known any more, and every body is given its 32 turns.
+
+And in which order did they begin? Calls of one name are counted in the order in which they are made, which must be
+the same on a replay. Mostly it is that of the results that the tasks were given. But tasks that have been given nothing
+yet call in the order in which they began, and `asyncio.as_completed` puts coroutines into a set, whose order is that of
+their addresses: there the second task that uses a name is refused, because a replay would mix them up.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
+
+from onward.errors import OnwardError
 
 body: ContextVar[Body | None] = ContextVar("onward_body", default=None)
 """Set in the body's own task; the tasks that it makes inherit it."""
@@ -20,10 +28,31 @@ body: ContextVar[Body | None] = ContextVar("onward_body", default=None)
 class Body:
     """The tasks of one body, beside its own."""
 
-    __slots__ = ("others",)
+    __slots__ = ("_unordered", "_users", "others")
 
     def __init__(self) -> None:
         self.others = 0
+        self._unordered: set[asyncio.Task[Any]] | None = None  # tasks that begin in an order of their own
+        self._users: dict[tuple[str, str], tuple[asyncio.Task[Any] | None, int]] = {}  # who used a name, and when
+
+    def use(self, parent: str, name: str, given: int) -> None:
+        """The current task calls a step of this name, when the body has been given so many results."""
+        if self._unordered is None:
+            return
+        task = asyncio.current_task()
+        before, when = self._users.get((parent, name), (task, given))
+        self._users[parent, name] = (task, given)
+        if before is not task and when == given and (before in self._unordered or task in self._unordered):
+            raise OnwardError(
+                f"two coroutines that asyncio.as_completed has started call a step {name!r}. It starts them in any "
+                "order, so a replay would mix them up: give it tasks, [asyncio.create_task(c) for c in coroutines], "
+                "or name the steps apart"
+            )
+
+    def began(self, task: asyncio.Task[Any]) -> None:
+        if _in_any_order() or (self._unordered and asyncio.current_task() in self._unordered):
+            self._unordered = self._unordered or set()
+            self._unordered.add(task)
 
     def _ended(self, _: asyncio.Task[Any]) -> None:
         self.others -= 1
@@ -47,6 +76,7 @@ class Counting:
         except BaseException:
             mine.others -= 1
             raise
+        mine.began(task)
         task.add_done_callback(mine._ended)
         return task
 
@@ -72,3 +102,14 @@ class Counting:
     def knows_single(self, mine: Body) -> bool:
         """True where the body surely has no task beside its own."""
         return mine.others == 0 and self._loop.get_task_factory() is self
+
+
+def _in_any_order() -> bool:
+    """Is the task that is being made one of those that as_completed makes of coroutines?"""
+    frame, depth = sys._getframe(1), 0
+    while frame.f_back is not None and depth < 8:
+        frame, depth = frame.f_back, depth + 1
+        code = frame.f_code
+        if code.co_name in ("as_completed", "__init__") and frame.f_globals.get("__name__") == "asyncio.tasks":
+            return True
+    return False

@@ -119,7 +119,9 @@ class Verbs:
                 f"{kind} {name!r} is called inside the step {around.name!r}: a step is executed as a whole. "
                 "Sleep, wait and invoke in the workflow's body"
             )
-        return self._run.replay.make(around.path if around else "", name, kind)
+        parent = around.path if around else ""
+        self._run.body.use(parent, name, self._run.replay.given)
+        return self._run.replay.make(parent, name, kind)
 
     def not_awaited(self, parent: str = "") -> list[str]:
         """Calls whose coroutine nobody awaited; it is closed here, so that Python does not warn as well. One that was

@@ -53,6 +53,7 @@ CACHED = 1000
 """Suspended coroutines that are kept: only ever a saving, so a bound costs nothing but a replay."""
 POLL = 1.0
 """Seconds between looks that no notification asked for."""
+SHORTEST_LEASE = 0.5
 LAST_CHANCE = 4
 """A run whose worker died so often is delivered once with nothing else executing."""
 
@@ -73,7 +74,7 @@ class Worker:
         self._workflows = _by_version([workflows] if isinstance(workflows, Workflow) else list(workflows))
         self._url = url
         self._concurrency = _at_least_one("concurrency", concurrency)
-        self._lease = _at_least_a_second("lease", lease)
+        self._lease = _lease_seconds(lease)
         usual = min(32, (os.cpu_count() or 1) + 4)
         self._thread_count = _at_least_one("threads", usual if threads is None else threads)
         self._grace = durations.seconds(grace, what="grace")
@@ -504,10 +505,10 @@ def _at_least_one(what: str, number: int) -> int:
     return number
 
 
-def _at_least_a_second(what: str, duration: Duration) -> float:
-    seconds = durations.seconds(duration, what=what)
-    if seconds < 1:
-        raise InvalidInput(f"{what} is at least 1s, got {duration!r}")
+def _lease_seconds(lease: Duration) -> float:
+    seconds = durations.seconds(lease, what="lease")
+    if seconds < SHORTEST_LEASE:
+        raise InvalidInput(f"lease is at least {durations.show(SHORTEST_LEASE)}, got {lease!r}")
     return seconds
 
 
