@@ -791,7 +791,7 @@ WEAKENED = {
     "the fence of each step looks at owners only": weak(
         test_a_hand_out_of_the_same_worker_that_is_over_takes_nothing,
         "commit_steps",
-        ("and m.receipt = i.receipt", ""),
+        ("where m.receipt = i.receipt and", "where"),
     ),
     "the fence of a lone step looks at owners only": weak(
         test_a_hand_out_of_the_same_worker_that_is_over_takes_nothing,
