@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from onward import Context, workflow
-from onward.errors import InvalidInput, InvalidName
+from onward import Client, Context, Worker, workflow
+from onward.errors import InvalidInput, InvalidName, RunFailed
 
 
 async def body(ctx: Context) -> None: ...
@@ -46,3 +46,27 @@ def test_a_time_limit_over_30_minutes_warns_where_it_is_written() -> None:
 def test_a_time_limit_of_nothing_is_refused(limit: Any) -> None:
     with pytest.raises(InvalidInput, match="more than nothing"):
         workflow(step_timeout=limit)(body)
+
+
+@workflow
+async def counts(ctx: Context, step: int = 7) -> int:
+    return step + 1
+
+
+@workflow
+async def counts_twice(ctx: Context) -> list[int]:
+    return [await ctx.step.invoke("usual", counts), await ctx.step.invoke("given", counts, 1)]
+
+
+async def test_an_input_that_has_a_default_may_be_left_out(url: str) -> None:
+    async with Worker([counts, counts_twice], url), Client(url) as client:
+        assert await (await client.start(counts)).result(timeout=10) == 8
+        assert await (await client.start("counts")).result(timeout=10) == 8
+        assert await (await client.start(counts, 1)).result(timeout=10) == 2
+        assert await (await client.start(counts_twice)).result(timeout=10) == [8, 2]
+
+
+async def test_an_input_that_does_not_fit_is_called_the_input(url: str) -> None:
+    async with Worker(counts, url), Client(url) as client:
+        with pytest.raises(RunFailed, match=r"the input of workflow .counts.*int"):
+            await (await client.start("counts", "seven")).result(timeout=10)

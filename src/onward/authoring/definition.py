@@ -35,6 +35,7 @@ class Workflow(Generic[I, O]):
         retry: Retry | None,
         step_timeout: Duration | None,
         takes_input: bool,
+        input_optional: bool,
     ) -> None:
         self.name = names.workflow_name(_default_name(body) if name is None else name)
         self.version = version_number(version)
@@ -45,7 +46,7 @@ class Workflow(Generic[I, O]):
         limit = "10m" if step_timeout is None else step_timeout
         self.step_timeout = attempt_limit(limit, f"step_timeout of workflow {self.name!r}", stacklevel=4)
         self.body = body
-        self.takes_input = takes_input
+        self.takes_input, self.input_optional = takes_input, input_optional
         functools.update_wrapper(self, body, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, O]:

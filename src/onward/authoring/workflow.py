@@ -63,13 +63,14 @@ def workflow(
             retention=retention,
             retry=retry,
             step_timeout=step_timeout,
-            takes_input=_takes_input(body),
+            takes_input=(input_parameter := _input_parameter(body)) is not None,
+            input_optional=input_parameter is not None and input_parameter.default is not input_parameter.empty,
         )
 
     return decorate(name) if callable(name) else decorate
 
 
-def _takes_input(body: Callable[..., Any]) -> bool:
+def _input_parameter(body: Callable[..., Any]) -> inspect.Parameter | None:
     if not inspect.iscoroutinefunction(body):
         shown = getattr(body, "__name__", repr(body))
         raise InvalidInput(f"a workflow is an async function: write `async def {shown}(ctx, input)`")
@@ -82,4 +83,4 @@ def _takes_input(body: Callable[..., Any]) -> bool:
             f"a workflow takes its context and at most one input: write `async def {body.__name__}(ctx, input)`, "
             "and put several values into a dataclass"
         )
-    return len(parameters) > 1
+    return parameters[1] if len(parameters) > 1 else None

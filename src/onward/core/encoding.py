@@ -15,6 +15,12 @@ DEEPEST = 1000
 """Levels of lists and dicts that a value may have."""
 
 
+def may_be_deep(data: bytes) -> bool:
+    """Could this JSON be nested deeper? msgspec goes as deep as the interpreter's stack, which since Python 3.12 is far
+    deeper: somebody has to count."""
+    return len(data) > DEEPEST and data.count(b"[") + data.count(b"{") > DEEPEST
+
+
 class Codec:
     """The encoding of one type. Get it with `codec(type)`."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from onward.core.encoding import Codec
+from onward.core.encoding import Codec, may_be_deep
 from onward.core.plain_reader import UNREADABLE, read
 from onward.core.plain_writer import Writer
 
@@ -45,6 +45,8 @@ class _Plain(Codec):
         return data, value if type(value) in _SAFE else self.decode(data)
 
     def decode(self, data: bytes) -> Any:
+        if may_be_deep(data):
+            return read(data)
         try:
             return _decode(data)
         except UNREADABLE:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import msgspec.inspect
 
-from onward.core.encoding import Codec
+from onward.core.encoding import Codec, may_be_deep
 from onward.core.losses import compare
 from onward.core.plain import PLAIN
 from onward.core.plain_reader import UNREADABLE, read
@@ -54,6 +54,8 @@ class Typed(Codec):
             raise InvalidInput(f"the stored value does not fit {type_name(self.type)}: {error}") from None
 
     def _load(self, data: bytes) -> Any:
+        if may_be_deep(data):
+            read(data)
         try:
             return self._decoder.decode(data)
         except UNREADABLE:

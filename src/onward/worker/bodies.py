@@ -6,6 +6,7 @@ from onward.authoring.context import Context
 from onward.client import inputs
 from onward.core.codec import is_plain
 from onward.core.frozen import freeze
+from onward.errors import InvalidInput
 from onward.worker import faults, tasks
 from onward.worker.execution import Ending, Execution
 from onward.worker.verbs import Verbs, not_awaited
@@ -38,9 +39,12 @@ async def play(run: Execution, verbs: Verbs) -> None:
 
 async def _body(run: Execution, verbs: Verbs) -> object:
     workflow = run.workflow
-    if not workflow.takes_input:
+    if not workflow.takes_input or (workflow.input_optional and run.out.input == b"null"):
         return await workflow.body(Context(verbs))
-    value = workflow.input_codec.decode(run.out.input)
+    try:
+        value = workflow.input_codec.decode(run.out.input)
+    except InvalidInput as error:
+        raise InvalidInput(f"the input of workflow {workflow.name!r}: {error}") from error
     if is_plain(workflow.input_codec):
         value = freeze(value)
     return await workflow.body(Context(verbs), value)

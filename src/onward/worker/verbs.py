@@ -314,9 +314,7 @@ class Verbs:
             run.executing += 1
             run.host.executing += 1
             try:
-                codec = PLAIN if isinstance(workflow, str) else workflow.input_codec
-                data = codec.encode(value, f"the input of {shown(call.path)}")
-                inputs.fitting(data, f"the input of {shown(call.path)}")
+                data = inputs.encode(workflow, value)
                 await self._start_child(run, child, workflow, data, call.kind, run.out.tenant)
             except (InvalidInput, PayloadTooLarge) as error:
                 row = await self._journalled(call, self._result(call, None, faults.of_step(error).encode(), 1, began))
