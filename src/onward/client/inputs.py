@@ -43,8 +43,8 @@ def new_run(
 
 
 def encode(workflow: Workflow[Any, Any] | str, value: Any) -> bytes:
-    """The input as the workflow declares it; as plain JSON where only a name is known, or no input is taken. None stands
-    for the default where there is one."""
+    """The input as the workflow declares it; as plain JSON where only a name is known, or no input is taken. None
+    stands for the default where there is one."""
     name = workflow if isinstance(workflow, str) else workflow.name
     if value is None and not isinstance(workflow, str) and workflow.input_optional:
         return b"null"
