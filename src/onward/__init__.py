@@ -16,7 +16,8 @@ from onward.authoring.definition import Workflow, provide_serving
 from onward.authoring.workflow import workflow
 from onward.client import Client, Run, RunHandle, RunPage, SignalResult, Start, Step, WorkflowCounts
 from onward.core.retry import Backoff, GiveUp, Retry, RetryAfter
-from onward.worker.worker import Worker, serve
+from onward.worker.serving import serve
+from onward.worker.worker import Worker
 
 provide_serving(serve)
 

@@ -17,7 +17,8 @@ from onward.cli import apps, samples
 from onward.cli.options import Place, reaching_all_tenants
 from onward.errors import DatabaseUnavailable
 from onward.store.health import examine
-from onward.worker.worker import Announced, Worker
+from onward.worker.serving import Announced
+from onward.worker.worker import Worker
 
 _log = logging.getLogger("onward")
 

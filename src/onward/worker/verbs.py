@@ -11,7 +11,7 @@ import inspect
 import json
 import random
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 from uuid import UUID
@@ -27,22 +27,19 @@ from onward.core.replay import Call, Row
 from onward.errors import InvalidInput, OnwardError, PayloadTooLarge, StepFailed, StepNotAwaited
 from onward.store.handouts import Result, Want
 from onward.worker import attempts, faults
+from onward.worker.children import Children
 from onward.worker.execution import Execution
 
 _chance = random.Random()
 """For jitter."""
 
-StartChild = Callable[[Execution, UUID, Workflow[Any, Any] | str, bytes, str, str], Coroutine[Any, Any, None]]
-
 
 class Verbs:
     """What a context calls (`authoring.engine.Engine`), for one run in this worker's memory."""
 
-    def __init__(
-        self, run: Execution, start_child: StartChild, cancel_child: Callable[[Execution, UUID], None]
-    ) -> None:
+    def __init__(self, run: Execution, children: Children) -> None:
         self._run, self.workflow = run, run.workflow
-        self._start_child, self._cancel_child = start_child, cancel_child
+        self._children = children
         self._made: dict[str, Coroutine[Any, Any, Any]] = {}  # and not awaited yet
 
     # ---- what the context shows --------------------------------------------------------------------------
@@ -315,7 +312,7 @@ class Verbs:
             run.host.executing += 1
             try:
                 data = inputs.encode(workflow, value)
-                await self._start_child(run, child, workflow, data, call.kind, run.out.tenant)
+                await self._children.start(run, child, workflow, data, call.kind)
             except (InvalidInput, PayloadTooLarge) as error:
                 row = await self._journalled(call, self._result(call, None, faults.of_step(error).encode(), 1, began))
             except BaseException:
@@ -345,7 +342,7 @@ class Verbs:
     def _give_up(self, call: Call, child: UUID) -> None:
         """Nobody waits for an invoked child any more: the body gave it up, and the run is still here."""
         if call.kind == "invoke" and not self._run.over:
-            self._cancel_child(self._run, child)
+            self._children.cancel(self._run, child)
 
 
 def _task_of(coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:

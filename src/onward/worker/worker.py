@@ -25,16 +25,17 @@ from typing import Any, Self
 from uuid import UUID
 
 from onward.authoring.definition import Workflow
-from onward.client import address, inputs
+from onward.client import address
 from onward.core import durations
 from onward.core.durations import Duration
-from onward.errors import InvalidInput, OnwardError, RunCancelled, WorkflowVersionMismatch
-from onward.store.database import TRANSIENT, UNFIT, Database
+from onward.errors import OnwardError, WorkflowVersionMismatch
+from onward.store.database import TRANSIENT, Database
 from onward.store.handouts import Ask, HandOut, HandOuts, Served, WorkerDead
 from onward.store.listener import Listener
-from onward.store.runs import Runs
+from onward.worker import options
 from onward.worker.announcer import Announcer
 from onward.worker.bodies import play
+from onward.worker.children import Children
 from onward.worker.committer import Committer, Farewell
 from onward.worker.deadlines import Deadlines
 from onward.worker.dues import Dues
@@ -53,7 +54,6 @@ CACHED = 1000
 """Suspended coroutines that are kept: only ever a saving, so a bound costs nothing but a replay."""
 POLL = 1.0
 """Seconds between looks that no notification asked for."""
-SHORTEST_LEASE = 0.5
 LAST_CHANCE = 4
 """A run whose worker died so often is delivered once with nothing else executing."""
 
@@ -71,12 +71,12 @@ class Worker:
         threads: int | None = None,
         grace: Duration = "25s",
     ) -> None:
-        self._workflows = _by_version([workflows] if isinstance(workflows, Workflow) else list(workflows))
+        self._workflows = options.by_version([workflows] if isinstance(workflows, Workflow) else list(workflows))
         self._url = url
-        self._concurrency = _at_least_one("concurrency", concurrency)
-        self._lease = _lease_seconds(lease)
+        self._concurrency = options.at_least_one("concurrency", concurrency)
+        self._lease = options.lease_seconds(lease)
         usual = min(32, (os.cpu_count() or 1) + 4)
-        self._thread_count = _at_least_one("threads", usual if threads is None else threads)
+        self._thread_count = options.at_least_one("threads", usual if threads is None else threads)
         self._grace = durations.seconds(grace, what="grace")
         self._hot: dict[UUID, Execution] = {}
         self._cache: OrderedDict[UUID, Execution] = OrderedDict()
@@ -126,6 +126,7 @@ class Worker:
             self._address.url, size=5, silence=max(2.0, min(10.0, self._lease / 3)), name="onward worker"
         )
         self._store = HandOuts(self._database)
+        self._children = Children(self._database, self._chore)
         self.turns = Turns()
         self.threads = Threads(self._thread_count)
         self.deadlines = Deadlines()
@@ -281,7 +282,7 @@ class Worker:
             self.committer.ask(Farewell(), Ask(out.run_id, out.receipt, "release"))
             return
         run = self._hot[out.run_id] = Execution(self, out, workflow)
-        verbs = Verbs(run, self._start_child, self._cancel_child)
+        verbs = Verbs(run, self._children)
         run.main = self.loop.create_task(play(run, verbs))
         run.main.add_done_callback(functools.partial(self._played, run))
         run.stirred()
@@ -433,29 +434,7 @@ class Worker:
             else:
                 run.lost(news.word)
 
-    # ---- children ------------------------------------------------------------------------------------------------
-
-    async def _start_child(
-        self, run: Execution, child: UUID, workflow: Workflow[Any, Any] | str, data: bytes, call: str, tenant: str
-    ) -> None:
-        new = inputs.new_run(child, workflow, data)
-        name = workflow if isinstance(workflow, str) else workflow.name
-        while True:  # an error here would be the body's, and be another one on a replay
-            try:
-                started = await Runs(self._database, tenant).start(name, [new], parent=run.out.run_id, call=call)
-                break
-            except UNFIT as error:
-                raise InvalidInput(f"the database refuses this run of {name!r}: {error}") from error
-            except TRANSIENT as error:
-                run.check()
-                _log.warning("a child of run %s is not started yet: %s", run.key, error or type(error).__name__)
-                await asyncio.sleep(1.0)
-        if started[0].run_id is None:
-            run.lost("gone")
-            raise RunCancelled(f"run {run.key} has ended: it starts nothing any more")
-
-    def _cancel_child(self, run: Execution, child: UUID) -> None:
-        self._chore(Runs(self._database, run.out.tenant).cancel(child))
+    # ---- chores: what nobody waits for ---------------------------------------------------------------------------
 
     def _chore(self, work: Any) -> None:
         task = asyncio.ensure_future(_quietly(work))
@@ -482,49 +461,3 @@ async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in todo:
         task.cancel()
     await asyncio.gather(*todo, return_exceptions=True)
-
-
-def _by_version(workflows: list[Workflow[Any, Any]]) -> dict[tuple[str, int], Workflow[Any, Any]]:
-    found: dict[tuple[str, int], Workflow[Any, Any]] = {}
-    for workflow in workflows:
-        if not isinstance(workflow, Workflow):
-            raise InvalidInput(f"a worker serves what @workflow made, got {workflow!r}")
-        if found.setdefault((workflow.name, workflow.version), workflow) is not workflow:
-            raise InvalidInput(
-                f"two workflows are called {workflow.name!r} in version {workflow.version}: "
-                "give the newer one a higher version"
-            )
-    if not found:
-        raise InvalidInput("a worker needs at least one workflow")
-    return found
-
-
-def _at_least_one(what: str, number: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise InvalidInput(f"{what} is a whole number from 1 on, got {number!r}")
-    return number
-
-
-def _lease_seconds(lease: Duration) -> float:
-    seconds = durations.seconds(lease, what="lease")
-    if seconds < SHORTEST_LEASE:
-        raise InvalidInput(f"lease is at least {durations.show(SHORTEST_LEASE)}, got {lease!r}")
-    return seconds
-
-
-class Announced(Worker):
-    """A worker that says what it serves, and where."""
-
-    async def __aenter__(self) -> Self:
-        await super().__aenter__()
-        served = ", ".join(f"{w.name}@{w.version}" for w in self._workflows.values())
-        _log.info("serving %s on %s", served, self._address.shown)
-        return self
-
-
-def serve(*workflows: Workflow[Any, Any], url: str | None = None) -> None:
-    """Runs a worker for these workflows until it is told to stop (SIGTERM, Ctrl-C)."""
-    import uvloop
-
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    uvloop.run(Announced(workflows, url).run())
