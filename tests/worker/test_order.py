@@ -320,3 +320,26 @@ async def test_a_task_counts_before_it_is_made() -> None:
         counting.uninstall()
         loop.set_task_factory(before)
     assert seen == [1]
+
+
+@workflow
+async def fans_out_in_one(ctx: Context) -> list[Any]:
+    async def one() -> list[Any]:
+        return await asyncio.gather(*(asyncio.create_task(ctx.step.run("sub", gated, n)) for n in "ab"))
+
+    async def named(name: str) -> Any:
+        return await ctx.step.run("sub", gated, name)
+
+    async def group() -> list[Any]:
+        async with asyncio.TaskGroup() as tasks:
+            both = [tasks.create_task(named(n)) for n in "ab"]
+        return [task.result() for task in both]
+
+    return [await one(), *[await each for each in asyncio.as_completed([group()])]]
+
+
+async def test_tasks_of_one_coroutine_begin_in_one_order(world: Any) -> None:
+    opened("a", "b")
+    await world.worker(fans_out_in_one)
+    run = await world.client.start(fans_out_in_one)
+    assert await run.result(timeout=10) == [["A", "B"], ["A", "B"]]

@@ -237,11 +237,12 @@ class Replay:
 
     # ---- at rest, with nothing left to give -------------------------------------------------------------
 
-    def divergence(self) -> tuple[Row, list[str]] | None:
-        """Law 4: the oldest recorded step that was never asked for, and what the body asks for instead."""
+    def divergence(self, ended: bool = False) -> tuple[Row, list[str]] | None:
+        """Law 4: the oldest recorded step that was never asked for, and what the body asks for instead. A race whose
+        row is there and whose branches do not settle is one too, unless the body has `ended` without it."""
         for row in self._coming():
             call = self._calls.get(row.path)
-            if call is None or call.state is State.MADE:
+            if call is None or call.state is State.MADE or (call.state is State.HELD and not ended):
                 return row, [c.path for c in self._calls.values() if not c.parent and c.waits]
         return None
 

@@ -63,6 +63,7 @@ class Line:
         self._statements: dict[str, asyncpg.prepared_stmt.PreparedStatement[asyncpg.Record]] = {}
         self._since = 0.0  # when the call was made that is not answered yet
         self._caller: asyncio.Task[Any] | None = None  # whose call it is
+        self._cancels = 0  # how often it had been cancelled before
         self._given_up = False
         self._watch: asyncio.TimerHandle | None = None
 
@@ -114,6 +115,7 @@ class Line:
     def _waits(self) -> None:
         loop = asyncio.get_running_loop()
         self._since, self._caller = loop.time(), asyncio.current_task(loop)
+        self._cancels = self._caller.cancelling() if self._caller else 0
         if self._watch is None:
             self._watch = loop.call_later(self._database.silence, self._look)
 
@@ -133,7 +135,7 @@ class Line:
         given_up, self._given_up = self._given_up, False
         if not given_up or self._caller is None:
             return False
-        return self._caller.uncancel() == 0 and isinstance(error, asyncio.CancelledError)
+        return self._caller.uncancel() <= self._cancels and isinstance(error, asyncio.CancelledError)
 
 
 class Database:

@@ -241,6 +241,7 @@ class Execution:
     def withdraw(self, call: Call) -> None:
         """Whoever awaited the call was cancelled."""
         self.replay.withdraw(call)
+        self.failures.pop(call.path, None)
         self._futures.pop(call.path, None)
         self._starting.pop(call.path, None)
         self.waits.pop(call.path, None)
@@ -293,16 +294,19 @@ class Execution:
             if self.mode is Mode.ENDING:
                 self._finish()
             return
-        if self._give() or self._diverged() or self._start():
+        if self._give():
+            return
+        idle = not (self.executing or self._held)  # behind a release or a suspend a result would be lost
+        if self.leaving and idle and not (self._unanswered or self._asking):
+            self._ask("release")
+            return
+        if self._diverged() or self._start():
             return
         if self._held is None and ((self._more and self.waits) or self._news_to_register()):
             self._held = []
         if self._unanswered or self._asking:
             return
-        idle = not (self.executing or self._held)  # behind a release or a suspend a result would be lost
-        if self.leaving and idle:
-            self._ask("release")
-        elif self.waits and idle and not (self._starting or self._queued):
+        if self.waits and idle and not (self._held or self._starting or self._queued):
             self._ask("suspend")
         elif self._held is not None:
             self._ask("register")
@@ -375,7 +379,7 @@ class Execution:
         """An end goes out only when everything before it is durable: it would overtake its own last step."""
         if self._ending is None or self._unanswered or self._asking or self.executing:
             return
-        found = self.replay.divergence()
+        found = self.replay.divergence(ended=True)
         if found is not None:
             self.diverged(f"the journal holds {shown(found[0].path)}, but the code ended without asking for it")
             return
@@ -467,6 +471,8 @@ class Execution:
         self.look()
 
     def _try_again(self, path: str, attempt: int) -> None:
+        if (early := self.failures.get(path)) is not None:  # the body has not come to it again
+            self.failures[path] = early._replace(due=True)
         want = self.waits.get(path)
         if want is not None and want.attempt == attempt and path in self._backing_off:
             del self._backing_off[path]

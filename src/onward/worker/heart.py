@@ -112,6 +112,7 @@ class Heart:
             await self._enlist()
             self._on_revived()
             return
+        stood = stood and self.may_begin  # it may have lapsed while this was asked
         self._until = asked + self._lease * 0.8
         if not stood:
             self._on_revived()

@@ -28,21 +28,26 @@ body: ContextVar[Body | None] = ContextVar("onward_body", default=None)
 class Body:
     """The tasks of one body, beside its own."""
 
-    __slots__ = ("_unordered", "_users", "others")
+    __slots__ = ("_given", "_unordered", "_users", "others")
 
     def __init__(self) -> None:
         self.others = 0
-        self._unordered: set[asyncio.Task[Any]] | None = None  # tasks that begin in an order of their own
-        self._users: dict[tuple[str, str], tuple[asyncio.Task[Any] | None, int]] = {}  # who used a name, and when
+        # tasks that begin in any order, and those that they have made, which begin in one order for each
+        self._unordered: dict[asyncio.Task[Any], asyncio.Task[Any]] = {}
+        self._users: dict[tuple[str, str], asyncio.Task[Any] | None] = {}  # whose a name is since the last result
+        self._given = 0
 
     def use(self, parent: str, name: str, given: int) -> None:
         """The current task calls a step of this name, when the body has been given so many results."""
-        if self._unordered is None:
+        if not self._unordered:
             return
+        if given != self._given:
+            self._users.clear()
+            self._given = given
         task = asyncio.current_task()
-        before, when = self._users.get((parent, name), (task, given))
-        self._users[parent, name] = (task, given)
-        if before is not task and when == given and (before in self._unordered or task in self._unordered):
+        root = None if task is None else self._unordered.get(task)
+        before = self._users.setdefault((parent, name), root)
+        if root is not before and root is not None and before is not None:
             raise OnwardError(
                 f"two coroutines that asyncio.as_completed has started call a step {name!r}. It starts them in any "
                 "order, so a replay would mix them up: give it tasks, [asyncio.create_task(c) for c in coroutines], "
@@ -50,12 +55,15 @@ class Body:
             )
 
     def began(self, task: asyncio.Task[Any]) -> None:
-        if _in_any_order() or (self._unordered and asyncio.current_task() in self._unordered):
-            self._unordered = self._unordered or set()
-            self._unordered.add(task)
+        maker = asyncio.current_task()
+        if _in_any_order():
+            self._unordered[task] = task
+        elif self._unordered and maker in self._unordered:
+            self._unordered[task] = self._unordered[maker]
 
-    def _ended(self, _: asyncio.Task[Any]) -> None:
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         self.others -= 1
+        self._unordered.pop(task, None)
 
 
 class Counting:

@@ -273,6 +273,8 @@ class Verbs:
         if (winner := _recorded_winner(known)) is not None and winner not in branches:
             run.diverged(f"the journal says that {winner!r} won the race {shown(call.path)}, which has no such branch")
             raise asyncio.CancelledError
+        if call.parent:
+            run.remember_inner(call.parent)
         run.replay.hold(call)
         began = time.monotonic()
         tasks = {name: asyncio.create_task(branch) for name, branch in branches.items()}
@@ -286,6 +288,9 @@ class Verbs:
                 for task in losers:
                     task.cancel()
                 await asyncio.gather(*losers, return_exceptions=True)
+            run.check()
+            if tasks[winner].cancelled():  # from outside, as the body or the attempt ended: nothing was decided
+                raise asyncio.CancelledError
         except BaseException:
             run.withdraw(call)
             raise
@@ -330,10 +335,11 @@ class Verbs:
 
     async def _invoked(self, call: Call, child: UUID) -> Row:
         run = self._run
-        run.check()  # the start may have taken long
         try:
+            run.check()  # the start may have taken long
             row = await self._patiently(call, run.wait(call, Want(call.path, "invoke", child=child)))
-        except asyncio.CancelledError:
+        except BaseException:
+            run.withdraw(call)
             self._give_up(call, child)
             raise
         assert row is not None

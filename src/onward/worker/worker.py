@@ -255,6 +255,8 @@ class Worker:
     async def _claim(self, worker: int, limit: int) -> int:
         async with self._handing_out:
             outs = await self._store.claim(worker, limit)
+            if worker != self._heart.worker_id:  # declared dead meanwhile: others get them
+                return 0
             for out in outs:
                 await self._take(out)
         return len(outs)

@@ -8,6 +8,7 @@ language plpgsql as $$
 declare
     v_told bigint;
 begin
+    perform 1 from onward.awaited where run_id = any (p_runs) order by run_id, channel for update;
     with told as (delete from onward.awaited where run_id = any (p_runs) returning run_id, channel)
     select count(pg_notify(channel, run_id::text)) into v_told from told;
     if p_work then
