@@ -203,7 +203,7 @@ async def long_runs(place: Place) -> Result:
     async with Worker(work.steps, place.url):
         await _per_step(place, 100)
         short, long = [], []
-        for _ in range(3):
+        for _ in range(5):
             short += [await _per_step(place, 100) for _ in range(4)]
             long.append(await _per_step(place, 3000))
     a, b = statistics.median(short), statistics.median(long)
