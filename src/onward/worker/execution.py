@@ -306,7 +306,7 @@ class Execution:
             self._held = []
         if self._unanswered or self._asking:
             return
-        if self.waits and idle and not (self._held or self._starting or self._queued):
+        if self.waits and idle and not (self._starting or self._queued):
             self._ask("suspend")
         elif self._held is not None:
             self._ask("register")

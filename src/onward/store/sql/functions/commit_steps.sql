@@ -36,6 +36,7 @@ begin
         end;
     end if;
 
+    -- the same for those whose hand-out is valid; apart, because `on conflict` is what costs
     insert into onward.step (run_id, name, kind, output, error, attempt, receipt, started_at, completed_at)
     select i.run, i.name, coalesce(i.kind, 'run'),
            case when i.size > 0 then substr(p_values, i.start, i.size) end,
