@@ -44,6 +44,14 @@ def url(bundled_server: postgres.Server) -> Iterator[str]:
 
 
 @pytest.fixture
+async def no_store(url: str) -> None:
+    """The test's database belongs to a server that offers no folder for payloads, as any that is not embedded."""
+    connection = await asyncpg.connect(url)
+    await connection.execute(f'alter database "{url.split("?")[0].rpartition("/")[2]}" set onward.payloads = \'\'')
+    await connection.close()
+
+
+@pytest.fixture
 def any_url(any_server: postgres.Server) -> Iterator[str]:
     """The same, on each version."""
     url = any_server.create()

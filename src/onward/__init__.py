@@ -5,7 +5,7 @@ This is the whole public API, with `onward.errors`. Below it lie layers; an arro
     cli                     the commands
     worker                  claims runs, plays their bodies, commits what they did
     client                  starts, signals, steers and reads runs
-    store │ embedded │ authoring    SQL │ the Postgres that comes along │ what workflows are written with
+    store │ payloads │ embedded │ authoring    SQL │ large values │ the Postgres that comes along │ writing workflows
     core                    pure: replay, retry, names, ids, durations, values
     errors
 """
@@ -13,8 +13,10 @@ This is the whole public API, with `onward.errors`. Below it lie layers; an arro
 from onward.authoring.context import Context
 from onward.authoring.current import current_step
 from onward.authoring.definition import Workflow, provide_serving
+from onward.authoring.handoff import Handoff
 from onward.authoring.workflow import workflow
 from onward.client import Client, Run, RunHandle, RunPage, SignalResult, Start, Step, WorkflowCounts
+from onward.core.ref import Ref
 from onward.core.retry import Backoff, GiveUp, Retry, RetryAfter
 from onward.worker.serving import serve
 from onward.worker.worker import Worker
@@ -26,6 +28,8 @@ __all__ = [
     "Client",
     "Context",
     "GiveUp",
+    "Handoff",
+    "Ref",
     "Retry",
     "RetryAfter",
     "Run",

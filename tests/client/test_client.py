@@ -48,6 +48,7 @@ async def test_an_idempotency_key_that_cannot_be_kept_is_refused(client: Client,
     assert await nothing_was_started(client)
 
 
+@pytest.mark.usefixtures("no_store")
 async def test_a_replaced_output_may_be_as_large_as_any_value(client: Client, url: str) -> None:
     async with Worker(steps, url):
         run = await client.start(steps)

@@ -106,6 +106,7 @@ async def returns_wrong(ctx: Context, name: str) -> Any:
     return None
 
 
+@pytest.mark.usefixtures("no_store")
 @pytest.mark.parametrize("name", WRONG)
 async def test_what_cannot_be_stored_fails_that_step_by_name_at_once(world: Any, name: str) -> None:
     attempts.clear()

@@ -7,13 +7,14 @@ import logging
 import random
 from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar, TypeVarTuple, overload
+from typing import Any, Literal, TypeVar, TypeVarTuple, overload
 from uuid import UUID
 
 from onward.authoring.definition import Workflow, attempt_limit, name_of
-from onward.authoring.engine import Engine, Wait, Work
+from onward.authoring.engine import Batch, Engine, Wait, Work
+from onward.authoring.handoff import Handoff
 from onward.core import names
-from onward.core.codec import PLAIN, Codec, codec, codec_of
+from onward.core.codec import PLAIN, Codec, Ref, Referred, codec, codec_of
 from onward.core.durations import Duration, seconds
 from onward.core.retry import Retry
 from onward.errors import InvalidInput
@@ -27,12 +28,13 @@ Ts = TypeVarTuple("Ts")
 class Context:
     """The run that a body belongs to, and the verbs that make its work durable (`ctx.step`)."""
 
-    __slots__ = ("_engine", "_log", "_random", "step")
+    __slots__ = ("_engine", "_log", "_random", "artifacts", "step")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._random: random.Random | None = None
         self.step = Steps(engine)
+        self.artifacts = Artifacts(engine)
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
 
     @property
@@ -111,6 +113,7 @@ class Steps:
         type: type[T],
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        ref: Literal[False] = False,
         side_effects: bool = False,
     ) -> Coroutine[object, None, T]: ...
     @overload
@@ -122,6 +125,7 @@ class Steps:
         *args: *Ts,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        ref: Literal[False] = False,
         side_effects: bool = False,
     ) -> Coroutine[object, None, T]: ...
     @overload
@@ -133,8 +137,46 @@ class Steps:
         *args: *Ts,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        ref: Literal[False] = False,
         side_effects: bool = False,
     ) -> Coroutine[object, None, T]: ...
+    @overload
+    def run(
+        self,
+        name: str,
+        fn: Callable[[*Ts], Any],
+        /,
+        *args: *Ts,
+        type: type[T],
+        ref: Literal[True],
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        side_effects: bool = False,
+    ) -> Coroutine[object, None, Ref[T]]: ...
+    @overload
+    def run(
+        self,
+        name: str,
+        fn: Callable[[*Ts], Coroutine[Any, Any, T]],
+        /,
+        *args: *Ts,
+        ref: Literal[True],
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        side_effects: bool = False,
+    ) -> Coroutine[object, None, Ref[T]]: ...
+    @overload
+    def run(
+        self,
+        name: str,
+        fn: Callable[[*Ts], T],
+        /,
+        *args: *Ts,
+        ref: Literal[True],
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        side_effects: bool = False,
+    ) -> Coroutine[object, None, Ref[T]]: ...
 
     def run(  # type: ignore[misc]  # mypy does not match *args: *Ts with *args: Any
         self,
@@ -144,13 +186,15 @@ class Steps:
         *args: Any,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        ref: bool = False,
         type: Any = None,  # noqa: A002  contract
         side_effects: bool = False,
     ) -> Coroutine[object, None, Any]:
         """Executes `fn(*args)` and journals what it returns: it is executed again only if a crash came first.
 
         A sync function runs in a thread. The value is decoded by the function's return annotation or by `type`,
-        else it is plain JSON. One attempt may take ten minutes unless `timeout` says otherwise.
+        else it is plain JSON. With `ref` it stays in the payload store, and the body gets a pointer to it (`Ref`). One
+        attempt may take ten minutes unless `timeout` says otherwise.
         """
         defaults = self._engine.workflow
         if not callable(fn):
@@ -164,7 +208,9 @@ class Steps:
         if timeout is not None:
             limit = attempt_limit(timeout, f"timeout of step {name!r}", stacklevel=3)
         how = codec_of(fn) if type is None else codec(type)
-        return self._engine.run(names.step_name(name), Work(fn, args, retry or defaults.retry, limit, how))
+        if isinstance(how, Referred):
+            how, ref = how.inner, True
+        return self._engine.run(names.step_name(name), Work(fn, args, retry or defaults.retry, limit, how, ref))
 
     def sleep(self, name: str, duration: Duration) -> Coroutine[object, None, None]:
         """Sleeps, for months if need be, without holding anything but a row."""
@@ -250,6 +296,23 @@ class Steps:
         name_of(workflow)
         return self._engine.start(names.step_name(name), workflow, input, invoke=False)
 
+    def batch(
+        self,
+        name: str,
+        submit: Callable[[Handoff], Any],
+        input: Any,  # noqa: A002  contract
+        *,
+        timeout: Duration | None = None,
+        type: Any = None,  # noqa: A002
+    ) -> Coroutine[object, None, Any]:
+        """Hands work to a program outside, and gives its answer: `submit` gets a `Handoff` to pass on to it, which says
+        where the input lies and whom to answer. Without a time-out the run waits for ever."""
+        if not callable(submit):
+            raise InvalidInput(f"batch {name!r}: give a function that passes a Handoff on, got {submit!r}")
+        limit = None if timeout is None else seconds(timeout, what=f"timeout of {name!r}")
+        how = PLAIN if type is None else codec(type)
+        return self._engine.batch(names.step_name(name), Batch(submit, input, limit, how))
+
     @overload
     def invoke(self, name: str, workflow: Workflow[I, O], input: I = ...) -> Coroutine[object, None, O]: ...
     @overload
@@ -259,6 +322,21 @@ class Steps:
         """Starts a child run and gives its output; StepFailed where it fails. It is cancelled with this run."""
         name_of(workflow)
         return self._engine.start(names.step_name(name), workflow, input, invoke=True)
+
+
+class Artifacts:
+    """`ctx.artifacts`."""
+
+    __slots__ = ("_engine",)
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def keep(self, name: str, type: str, value: Any) -> Coroutine[object, None, Ref[Any]]:  # noqa: A002  contract
+        """Copies a value, or what a Ref points to, below `artifacts/`, where retention never reaches. A step."""
+        if not isinstance(type, str) or not type:
+            raise InvalidInput(f"artifact {name!r}: its type is a word such as 'reports', got {type!r}")
+        return self._engine.keep(names.step_name(name), type, value)
 
 
 class _QuietOnReplay(logging.LoggerAdapter[logging.Logger]):

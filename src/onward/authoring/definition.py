@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from onward.core import durations, names
-from onward.core.codec import Codec, codec, input_type, return_type
+from onward.core.codec import Codec, Referred, codec, input_type, return_type
 from onward.core.durations import Duration
 from onward.core.retry import Retry
 from onward.errors import InvalidInput, OnwardError
@@ -57,7 +57,10 @@ class Workflow(Generic[I, O]):
 
     @functools.cached_property
     def input_codec(self) -> Codec:
-        return codec(input_type(self.body)) if self.takes_input else codec(Any)
+        how = codec(input_type(self.body)) if self.takes_input else codec(Any)
+        if isinstance(how, Referred):
+            raise InvalidInput(f"workflow {self.name!r}: an input is given whole; annotate what it is, without Ref[…]")
+        return how
 
     @functools.cached_property
     def output_codec(self) -> Codec:

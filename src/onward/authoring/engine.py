@@ -21,6 +21,7 @@ class Work(NamedTuple):
     retry: Retry
     timeout: float
     codec: Codec
+    ref: bool = False  # the body is given a pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,16 @@ class Wait:
 
     event: str
     match: Mapping[str, Any] | None
+    timeout: float | None
+    codec: Codec
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What `step.batch` hands to an outside program, and what it expects back."""
+
+    submit: Callable[..., Any]
+    value: Any
     timeout: float | None
     codec: Codec
 
@@ -56,6 +67,8 @@ class Engine(Protocol):
     def run(self, name: str, work: Work) -> Coroutine[Any, Any, Any]: ...
     def sleep(self, name: str, seconds: float | None, until: datetime | None) -> Coroutine[Any, Any, None]: ...
     def wait(self, name: str, wait: Wait) -> Coroutine[Any, Any, Any]: ...
+    def keep(self, name: str, type: str, value: Any) -> Coroutine[Any, Any, Any]: ...  # noqa: A002
+    def batch(self, name: str, batch: Batch) -> Coroutine[Any, Any, Any]: ...
     def race(
         self, name: str, branches: Mapping[str, Coroutine[Any, Any, Any]]
     ) -> Coroutine[Any, Any, tuple[str, Any]]: ...

@@ -104,8 +104,8 @@ def show(run_id: str, place: Place, as_json: bool) -> None:
     async def work(client: Client) -> None:
         run, steps = await client.record(run_id), await client.step_records(run_id)
         if as_json:
-            found = [forms.step_form(step_of(step)) for step in steps]
-            click.echo(forms.encoded({**forms.run_form(run_of(run)), "steps": found}))
+            found = [forms.step_form(step_of(step, client.payloads)) for step in steps]
+            click.echo(forms.encoded({**forms.run_form(run_of(run, client.payloads)), "steps": found}))
             return
         standing = await Runs(await client.database(), client.tenant).standing(ids.parse(run_id))
         now = standing.asked_at if standing else datetime.now(UTC)

@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from onward.authoring.definition import Workflow, name_of, version_number
-from onward.client import address, inputs
+from onward.authoring.handoff import Handoff
+from onward.client import address, inputs, signals
 from onward.client.handle import RunHandle
+from onward.client.payloads import Payloads
 from onward.client.records import (
     Run,
     RunPage,
@@ -28,12 +30,13 @@ from onward.client.records import (
     step_of,
 )
 from onward.client.results import Results
-from onward.core import durations, ids, names
-from onward.core.codec import PLAIN, Codec, codec, searchable
+from onward.core import durations, ids, names, pointers
+from onward.core.codec import PLAIN, Codec, Referred, searchable
 from onward.core.durations import Duration
 from onward.errors import Conflict, InvalidInput, NotFound, OnwardError, RunCancelled, RunFailed
+from onward.payloads.layout import Owner
 from onward.store.database import Database
-from onward.store.runs import ListQuery, NewRun, NewSignal, RunRecord, Runs, StepRecord, WorkerRecord
+from onward.store.runs import ListQuery, NewRun, RunRecord, Runs, StepRecord, WorkerRecord
 
 I = TypeVar("I")  # noqa: E741  input
 O = TypeVar("O")  # noqa: E741  output
@@ -55,6 +58,7 @@ class Client:
         self._address: address.Address | None = None
         self._database: Database | None = None
         self._results: Results | None = None
+        self._payloads: Payloads | None = None
         self._opening = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -68,6 +72,7 @@ class Client:
     async def close(self) -> None:
         """May be called twice. A client that was closed connects again when it is used again."""
         results, self._results = self._results, None
+        self._payloads = None
         database, self._database = self._database, None
         place, self._address = self._address, None
         if results is not None:
@@ -114,8 +119,11 @@ class Client:
     ) -> RunHandle[Any]:
         """Starts a run. The same idempotency key with the same input gives the run that is there."""
         item = Start(input, idempotency_key=idempotency_key, delay=delay, retention=retention, version=version)
-        new = _new_run(workflow, item)
-        started = (await (await self._runs()).start(name_of(workflow), [new]))[0]
+        runs = await self._runs()
+        new = await self._new_run(workflow, item)
+        started = (await runs.start(name_of(workflow), [new]))[0]
+        if started.run_id != new.run_id:
+            await self._discard(name_of(workflow), [new])
         if not started.same:
             raise Conflict(
                 f"the idempotency key {idempotency_key!r} belongs to run {started.run_id} of "
@@ -130,9 +138,12 @@ class Client:
         source = iter(items)
         try:
             runs = await self._runs()
-            while chunk := [_new_run(workflow, item) for item in itertools.islice(source, _CHUNK)]:
-                for new, started in zip(chunk, await runs.start(name_of(workflow), chunk), strict=True):
+            while chunk := [await self._new_run(workflow, item) for item in itertools.islice(source, _CHUNK)]:
+                found = await runs.start(name_of(workflow), chunk)
+                for new, started in zip(chunk, found, strict=True):
                     handles.append(self._handle(str(started.run_id), started.run_id == new.run_id, workflow))
+                taken = [new for new, started in zip(chunk, found, strict=True) if started.run_id != new.run_id]
+                await self._discard(name_of(workflow), taken)
         except Exception as error:
             error.handles = handles  # type: ignore[attr-defined]
             raise
@@ -145,24 +156,47 @@ class Client:
         return self._handle(str(ids.parse(run_id)), False, workflow or "")
 
     async def get(self, run_id: str) -> Run:
-        return run_of(await self.record(run_id))
+        """The run as it stands; a value that lies outside is a `Ref`."""
+        await self._runs()
+        return run_of(await self.record(run_id), self.payloads)
 
     async def steps(self, run_id: str) -> list[Step]:
         """The journal in its order, then what is pending."""
-        return [step_of(record) for record in await self.step_records(run_id)]
+        records = await self.step_records(run_id)
+        return [step_of(record, self.payloads) for record in records]
 
     async def signal(self, run_id: str, event: str, payload: Any = None, *, buffer: bool = True) -> SignalResult:
         """Gives a payload to the run's wait for `event`, or keeps it for the next one that matches."""
         names.event_name(event)
         payload = True if payload is None else payload
-        data = _encoded(payload, f"the payload of {event!r}")
-        sent = NewSignal(uuid4(), ids.parse(run_id), event, data, searchable(data), buffer)
-        outcome = (await (await self._runs()).signal([sent]))[0]
+        runs = await self._runs()
+        sent = await signals.new(runs, self.payloads, ids.parse(run_id), event, payload, buffer, self._owner)
+        outcome = (await runs.signal([sent]))[0]
         if outcome == "unknown":
             raise _no_run(run_id)
         if outcome == "ended":
             raise Conflict(f"run {run_id} has ended: it cannot be signalled any more")
         return SignalResult(outcome)
+
+    # ---- for programs that a run has handed work to (`ctx.step.batch`) ---------------------------------------
+
+    async def take(self, handoff: Handoff) -> Any:
+        """The input of the work."""
+        await self._runs()
+        return PLAIN.decode(await self.payloads.load(handoff.input))
+
+    async def answer(self, handoff: Handoff, value: Any = None) -> SignalResult:
+        """The work is done, and this is what came of it. Answering twice is fine: the first answer counts."""
+        await self._runs()
+        data = inputs.encoded(value, what := f"the answer to {handoff.event!r}")
+        if not self.payloads.is_small(data) or pointers.is_pointer(data):
+            data = await self.payloads.journalled(data, what, lambda *_: handoff.output_key, ref=True)
+            value = PLAIN.decode(data)
+        return await self.signal(handoff.run_id, handoff.event, {"token": handoff.token, "output": value})
+
+    async def refuse(self, handoff: Handoff, why: str) -> SignalResult:
+        """The work cannot be done: the step fails."""
+        return await self.signal(handoff.run_id, handoff.event, {"token": handoff.token, "error": why})
 
     async def cancel(self, run_id: str) -> Run:
         """Ends a run as cancelled. When this returns, nothing of it is journalled any more."""
@@ -186,10 +220,13 @@ class Client:
     ) -> RunHandle[Any]:
         """A new run with the same input; `from_step` keeps what was journalled before that step, `with_outputs`
         replaces some of it."""
-        outputs = {name: _encoded(value, f"the output of {name!r}") for name, value in (with_outputs or {}).items()}
+        outputs = {
+            name: inputs.encoded(value, f"the output of {name!r}") for name, value in (with_outputs or {}).items()
+        }
+        new_id = inputs.new_id()
         if outputs:
             await self._check_kept(run_id, from_step, outputs)
-        new_id = inputs.new_id()
+            outputs = {name: await self._replaced(run_id, new_id, name, data) for name, data in outputs.items()}
         word = await (await self._runs()).rerun(ids.parse(run_id), new_id, from_step, outputs)
         if word == "unknown":
             raise _no_run(run_id)
@@ -213,7 +250,10 @@ class Client:
             raise RunCancelled(f"run {run_id} was cancelled")
         if record.status == "failed":
             raise RunFailed(run_id, error_of(record.error) or {})
-        return (codec or PLAIN).decode(record.output or b"null")
+        how, data = codec or PLAIN, record.output or b"null"
+        if isinstance(how, Referred):
+            return self.payloads.ref(data, how.inner)
+        return how.decode(await self.payloads.whole(data))
 
     # ---- many runs -----------------------------------------------------------------------------------------------
 
@@ -251,7 +291,7 @@ class Client:
             after_time, after_id = _after(cursor)
             return await self.page(query._replace(after_time=after_time, after_id=after_id))
 
-        return RunPage([run_of(record) for record in page], cursor, following)
+        return RunPage([run_of(record, self.payloads) for record in page], cursor, following)
 
     async def workflows(self) -> list[WorkflowCounts]:
         """Every workflow that has runs, with how many."""
@@ -259,7 +299,7 @@ class Client:
 
     # ---- for the commands: records with what people do not see in `Run` and `Step` -----------------------------------
 
-    async def record(self, run_id: str) -> RunRecord:
+    async def record(self, run_id: str | UUID) -> RunRecord:
         found = await (await self._runs()).describe([ids.parse(run_id)])
         if not found:
             raise _no_run(run_id)
@@ -287,7 +327,56 @@ class Client:
                 self._address = await address.resolve(self._url)
                 self._database = Database(self._address.url, name="onward client")
                 self._results = Results(self._database)
+                self._payloads = Payloads(self._database)
             return Runs(self._database, self.tenant)
+
+    @property
+    def payloads(self) -> Payloads:
+        """For the commands. Known once the client is connected."""
+        assert self._payloads is not None
+        return self._payloads
+
+    async def _new_run(self, workflow: Workflow[Any, Any] | str, item: Start) -> NewRun:
+        if not isinstance(item, Start):
+            raise InvalidInput(f"start_many takes Start(input, idempotency_key=…) items, got {item!r}")
+        name, run_id = name_of(workflow), inputs.new_id()
+        try:
+            data = inputs.encode(workflow, item.input)
+        except InvalidInput as error:
+            raise await self._invalid(run_id, item.input, error) from error
+        return inputs.new_run(
+            run_id,
+            workflow,
+            data,
+            await inputs.record(self.payloads, self.tenant, name, run_id, data),
+            version=None if item.version is None else version_number(item.version),
+            key=None if item.idempotency_key is None else _key(item.idempotency_key),
+            retention=None if item.retention is None else durations.seconds(item.retention, what="retention"),
+            delay=None if item.delay is None else durations.seconds(item.delay, what="delay"),
+        )
+
+    async def _invalid(self, run_id: UUID, value: Any, error: InvalidInput) -> InvalidInput:
+        """Keeps an input that does not fit its workflow, for whoever has to find out why."""
+        where = await self.payloads.invalid(self.tenant, run_id, inputs.readable(value))
+        return InvalidInput(f"{error}; it is kept as {where}") if where else error
+
+    async def _discard(self, workflow: str, runs: Iterable[NewRun]) -> None:
+        """Inputs of runs that were there already: nobody will ever point to them."""
+        for new in runs:
+            if pointers.is_pointer(new.input) or self.payloads.settings.everything:
+                await self.payloads.discard(Owner(self.tenant, workflow, new.run_id))
+
+    async def _owner(self, run_id: str | UUID) -> Owner:
+        return Owner(self.tenant, (await self.record(run_id)).workflow, ids.parse(run_id))
+
+    async def _replaced(self, run_id: str, new_id: UUID, path: str, data: bytes) -> bytes:
+        """An output that a rerun gets in place of what was journalled."""
+        if self.payloads.is_small(data):
+            return pointers.literal(data)
+        owner = (await self._owner(run_id))._replace(run_id=new_id)
+        return await self.payloads.journalled(
+            data, f"the output of {path!r}", lambda at, kind: at.step(owner, path, kind)
+        )
 
     def _handle(self, run_id: str, created: bool, workflow: Workflow[Any, Any] | str) -> RunHandle[Any]:
         how = workflow.output_codec if isinstance(workflow, Workflow) else None
@@ -324,36 +413,12 @@ class RunQuery:
             yield run
 
 
-def _new_run(workflow: Workflow[Any, Any] | str, item: Start) -> NewRun:
-    if not isinstance(item, Start):
-        raise InvalidInput(f"start_many takes Start(input, idempotency_key=…) items, got {item!r}")
-    name_of(workflow)
-    return inputs.new_run(
-        inputs.new_id(),
-        workflow,
-        inputs.encode(workflow, item.input),
-        version=None if item.version is None else version_number(item.version),
-        key=None if item.idempotency_key is None else _key(item.idempotency_key),
-        retention=None if item.retention is None else durations.seconds(item.retention, what="retention"),
-        delay=None if item.delay is None else durations.seconds(item.delay, what="delay"),
-    )
-
-
 def _key(key: str) -> str:
     if not isinstance(key, str) or _NO_TEXT.search(key) or not 1 <= len(key.encode()) <= 512:
         raise InvalidInput(
             f"an idempotency key is a text of 1 to 512 bytes without NUL or lone surrogates, got {key!r}"
         )
     return key
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, (str, int, float, list, tuple, dict)) and not hasattr(value, "_fields")
-
-
-def _encoded(value: Any, what: str) -> bytes:
-    how = PLAIN if value is None or _is_plain(value) else codec(type(value))
-    return inputs.fitting(how.encode(value, what), what)
 
 
 def _no_run(run_id: object) -> NotFound:

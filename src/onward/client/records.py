@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
-from onward.core import names
-from onward.core.codec import PLAIN
+from onward.core import names, pointers
+from onward.core.codec import PLAIN, Codec, Ref
 from onward.core.durations import Duration
 from onward.store.runs import RunRecord, StepRecord
 
@@ -118,11 +118,20 @@ def error_of(data: bytes | None) -> dict[str, Any] | None:
     return None if data is None else {**_FAULT, **PLAIN.decode(data)}
 
 
-def value_of(data: bytes | None) -> Any:
-    return None if data is None else PLAIN.decode(data)
+class References(Protocol):
+    """Who makes a `Ref` of a pointer: the payloads of a client."""
+
+    def ref(self, data: bytes, codec: Codec) -> Ref[Any]: ...
 
 
-def run_of(r: RunRecord) -> Run:
+def value_of(data: bytes | None, references: References) -> Any:
+    """Plain JSON; a `Ref` where the value lies outside."""
+    if data is None:
+        return None
+    return references.ref(data, PLAIN) if pointers.is_pointer(data) else PLAIN.decode(data)
+
+
+def run_of(r: RunRecord, references: References) -> Run:
     return Run(
         id=str(r.run_id),
         workflow=r.workflow,
@@ -131,8 +140,8 @@ def run_of(r: RunRecord) -> Run:
         status=r.status,
         state=r.state,
         reason=r.reason,
-        input=value_of(r.input),
-        output=value_of(r.output),
+        input=value_of(r.input, references),
+        output=value_of(r.output, references),
         error=error_of(r.error),
         metadata={},
         idempotency_key=r.idempotency_key,
@@ -143,7 +152,7 @@ def run_of(r: RunRecord) -> Run:
     )
 
 
-def step_of(r: StepRecord) -> Step:
+def step_of(r: StepRecord, references: References) -> Step:
     parent, name = names.split(r.path)
     return Step(
         name=name,
@@ -151,7 +160,7 @@ def step_of(r: StepRecord) -> Step:
         kind=r.kind,
         status=r.status,
         attempt=r.attempt,
-        output=value_of(r.output),
+        output=value_of(r.output, references),
         error=error_of(r.error),
         started_at=r.started_at,
         completed_at=r.completed_at,

@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from onward.client.records import error_of, value_of
-from onward.core import durations, names
+from onward.client.records import error_of
+from onward.core import durations, names, pointers
 from onward.core.codec import PLAIN
 from onward.store.runs import RunRecord, Runs, SignalRecord, Standing, StepRecord, WorkerRecord
 
@@ -124,6 +124,8 @@ def _executing(facts: Facts) -> _Told:
         age = (facts.standing.asked_at - facts.run.started_at).total_seconds()
         last = f"it has journalled nothing in the {_span(age)} since its start"
     told = [f"It is executing on {_worker(owner)}; {last}."]
+    if facts.standing.trouble:
+        told.append(f"It waits for the payload store: {facts.standing.trouble}. It goes on by itself.")
     if facts.standing.deaths:
         told.append(f"{_count(facts.standing.deaths, 'worker')} died while executing it: the fifth time fails it.")
     waits = _pending(facts)
@@ -189,8 +191,8 @@ def _has_come(facts: Facts, step: StepRecord) -> bool:
     """Does the step wait for a signal that is there?"""
     if step.completed_at is not None or step.kind != "wait":
         return False
-    same = [s for s in facts.signals if s.event == step.event]
-    return any(not differing(_match(step), value_of(signal.payload)) for signal in same)
+    same = [s for s in facts.signals if s.event == step.event and not pointers.is_pointer(s.payload)]
+    return any(not differing(_match(step), PLAIN.decode(signal.payload)) for signal in same)
 
 
 def _parked(facts: Facts) -> _Told:
@@ -263,7 +265,10 @@ def _near_misses(facts: Facts, step: StepRecord, match: Any) -> Iterator[str]:
     """Signals that came and were not it: the newest of this event, else one of another."""
     same = [s for s in facts.signals if s.event == step.event]
     if same:
-        off = "; ".join(differing(match, value_of(same[-1].payload)))
+        if pointers.is_pointer(same[-1].payload):
+            yield f"A large signal came {_ago(facts, same[-1].sent_at)}: a worker has to read whether it matches."
+            return
+        off = "; ".join(differing(match, PLAIN.decode(same[-1].payload)))
         more = f" ({len(same)} came that do not match)" if len(same) > 1 else ""
         if off:
             yield f"A signal came {_ago(facts, same[-1].sent_at)}, but {off}{more}."

@@ -28,6 +28,7 @@ from onward.core.declarations import input_type, return_type
 from onward.core.encoding import DEEPEST, Codec
 from onward.core.plain import PLAIN
 from onward.core.pydantic_models import Pydantic
+from onward.core.ref import Ref, Referred
 from onward.core.refusals import no_support
 from onward.core.search_text import searchable
 from onward.core.typed import Shaped, Typed
@@ -37,6 +38,8 @@ __all__ = [
     "DEEPEST",
     "PLAIN",
     "Codec",
+    "Ref",
+    "Referred",
     "canonical",
     "codec",
     "codec_of",
@@ -56,9 +59,12 @@ _SHAPES: dict[Any, type] = {t: t for t in (dict, list, str, int, bool, types.Non
 
 
 def codec(type_: Any = Any) -> Codec:
-    """The codec of a type, kept for the next time; an unsupported one says so at the first value."""
+    """The codec of a type, kept for the next time; an unsupported one says so at the first value. That of `Ref[T]` is a
+    `Referred` around that of T."""
     if type_ is Any or type_ is object:
         return PLAIN
+    if type_ is Ref or typing.get_origin(type_) is Ref:
+        return Referred(codec(*typing.get_args(type_)))
     try:
         return _kept(type_) if _hashable(type_) else _make(type_)
     except Exception as error:  # not kept: a name that is not defined yet may be later

@@ -71,10 +71,11 @@ class IllegalTransition(RuntimeError):
 class Call:
     """One use of a step verb, in the body or in a step."""
 
-    __slots__ = ("kind", "parent", "path", "state")
+    __slots__ = ("kind", "parent", "path", "state", "whole")
 
     def __init__(self, parent: str, path: str, kind: str) -> None:
         self.parent, self.path, self.kind, self.state = parent, path, kind, State.MADE
+        self.whole = False  # where the journal holds a pointer, its caller needs what that points to
 
     def to(self, state: State) -> None:
         if state not in _LEGAL[self.state]:
@@ -201,7 +202,7 @@ class Replay:
         """The row that will answer this call, if the journal has it already."""
         if call.parent:
             return self._nested.get(call.path, (0, None))[1]
-        return next((row for row in self._coming() if row.path == call.path), None)
+        return next((row for row in self.coming() if row.path == call.path), None)
 
     def comes_next(self, call: Call) -> bool:
         """Is the oldest row that nobody was given the answer to this call?"""
@@ -212,13 +213,14 @@ class Replay:
         """How many rows the body has not been given yet."""
         return len(self._body) - self._head
 
-    def _coming(self) -> Iterator[Row]:
+    def coming(self) -> Iterator[Row]:
+        """The body's rows that nobody was given yet, in their order."""
         return (self._body[at] for at in range(self._head, len(self._body)))
 
     def more(self) -> bool:
         """Is there a row that the body has still to be given, as far as can be told?"""
         calls = self._calls
-        return any(row.path not in calls or calls[row.path].state is not State.WITHDRAWN for row in self._coming())
+        return any(row.path not in calls or calls[row.path].state is not State.WITHDRAWN for row in self.coming())
 
     def all_given(self) -> bool:
         """Is there no row that anybody has still to be given?"""
@@ -240,7 +242,7 @@ class Replay:
     def divergence(self, ended: bool = False) -> tuple[Row, list[str]] | None:
         """Law 4: the oldest recorded step that was never asked for, and what the body asks for instead. A race whose
         row is there and whose branches do not settle is one too, unless the body has `ended` without it."""
-        for row in self._coming():
+        for row in self.coming():
             call = self._calls.get(row.path)
             if call is None or call.state is State.MADE or (call.state is State.HELD and not ended):
                 return row, [c.path for c in self._calls.values() if not c.parent and c.waits]

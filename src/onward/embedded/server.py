@@ -115,7 +115,8 @@ def _start(place: Place, bin_dir: Path, lock: LockFile, before: PidFile | None) 
         (place.data / "postmaster.pid").unlink(missing_ok=True)
     channel = channels.settings(place, before)
     command: list[str | Path] = [tools / "postgres", "-D", place.data]
-    for name, value in {**SETTINGS, **channel}.items():
+    payloads = {"onward.payloads": (place.folder / "payloads").absolute().as_uri()}  # for whoever connects
+    for name, value in {**SETTINGS, **channel, **payloads}.items():
         command += ["-c", f"{name}={value}"]
     with _log(place) as log:
         said = os.fstat(log.fileno()).st_size

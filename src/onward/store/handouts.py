@@ -128,12 +128,30 @@ class Waiting(NamedTuple):
     seconds: float | None
 
 
+class Undecided(NamedTuple):
+    """A signal that lies outside the database, and what a wait matches: somebody has to read it."""
+
+    signal_id: UUID
+    payload: bytes
+    match: str
+
+
+class Verdict(NamedTuple):
+    """What was read there."""
+
+    signal_id: UUID
+    match: str
+    fits: bool
+
+
 class Answer(NamedTuple):
-    """To an ask. `rows` are the wants that the journal answers, `waits` what is left."""
+    """To an ask. `rows` are the wants that the journal answers, `waits` what is left, `undecided` what must be read
+    before anything is settled."""
 
     word: str
     rows: list[Row]
     waits: list[Waiting]
+    undecided: Sequence[Undecided] = ()
 
 
 class Answers(NamedTuple):
@@ -158,6 +176,7 @@ class _AskAnswer(msgspec.Struct):
     answer: str
     rows: list[tuple[str, str, bytes | None, bytes | None, int, datetime]] = []
     waits: list[tuple[str, str, int, float | None]] = []
+    undecided: list[tuple[UUID, bytes, str]] = []
 
 
 _ask_answers = msgspec.json.Decoder(list[_AskAnswer])
@@ -230,7 +249,12 @@ class HandOuts:
         if not answer["alive"]:
             raise WorkerDead
         asks = [
-            Answer(a.answer, [Row(*row) for row in a.rows], [Waiting(*wait) for wait in a.waits])
+            Answer(
+                a.answer,
+                [Row(*row) for row in a.rows],
+                [Waiting(*wait) for wait in a.waits],
+                [Undecided(*one) for one in a.undecided],
+            )
             for a in (_ask_answers.decode(answer["asks"]) if answer["asks"] else ())
         ]
         return Answers(answer["at"], asks, answer["steps"], answer["times"], answer["ends"])
@@ -273,6 +297,13 @@ class HandOuts:
 
     async def poke(self, run_id: UUID) -> None:
         await self.database.fetch("select onward.poke($1)", run_id)
+
+    async def note_trouble(self, worker: int, run_id: UUID, receipt: int, trouble: str | None) -> None:
+        await self.database.fetch("select onward.note_trouble($1, $2, $3, $4)", worker, run_id, receipt, trouble)
+
+    async def judge(self, run_id: UUID, verdicts: Sequence[Verdict]) -> None:
+        signals, matches, fits = zip(*verdicts, strict=True)
+        await self.database.fetch("select onward.judge($1, $2, $3, $4)", run_id, signals, matches, fits)
 
     async def next_due(self, worker: int) -> float | None:
         seconds: float | None = await self.database.fetchval("select onward.next_due($1)", worker)

@@ -18,7 +18,7 @@ class NewRun(NamedTuple):
     key: str | None
     hash: bytes
     input: bytes
-    search: str
+    search: str | None
     retention: float | None
     delay: float | None
 
@@ -31,12 +31,16 @@ class Started(NamedTuple):
 
 
 class NewSignal(NamedTuple):
+    """`search` None: the payload lies outside; `fits` and `unfit` are matches that it was compared with, as JSON."""
+
     signal_id: UUID
     run_id: UUID
     event: str
     payload: bytes
-    search: str
+    search: str | None
     buffer: bool
+    fits: str | None = None
+    unfit: str | None = None
 
 
 class RunRecord(NamedTuple):
@@ -101,13 +105,15 @@ class SignalRecord(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Who holds a run, and when it is due, as of `asked_at`. `open_version`: the first claim will bind it."""
+    """Who holds a run, and when it is due, as of `asked_at`. `open_version`: the first claim will bind it. `trouble`:
+    what keeps its payloads from being written or read."""
 
     asked_at: datetime
     due_at: datetime | None
     owner: int | None
     deaths: int
     open_version: bool
+    trouble: str | None = None
 
 
 class CountRecord(NamedTuple):
@@ -174,8 +180,13 @@ class Runs:
         """An outcome each: resolved, buffered, dropped, ended, unknown."""
         columns = [list(column) for column in zip(*signals, strict=True)]
         rows = await self._database.fetch(
-            "select outcome from onward.signal($1, $2, $3, $4, $5, $6, $7)", self._tenant, *columns
+            "select outcome from onward.signal($1, $2, $3, $4, $5, $6, $7, $8, $9)", self._tenant, *columns
         )
+        return [row[0] for row in rows]
+
+    async def matches(self, run_id: UUID, event: str) -> list[str]:
+        """What the run's waits for the event match."""
+        rows = await self._database.fetch("select onward.list_matches($1, $2, $3)", self._tenant, run_id, event)
         return [row[0] for row in rows]
 
     async def cancel(self, run_id: UUID) -> str | None:

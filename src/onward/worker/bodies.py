@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onward.authoring.context import Context
-from onward.client import inputs
+from onward.core import pointers
 from onward.core.codec import is_plain
 from onward.core.frozen import freeze
 from onward.errors import InvalidInput
@@ -19,10 +19,7 @@ async def play(run: Execution, verbs: Verbs) -> None:
         output = await _body(run, verbs)
         if unawaited := verbs.not_awaited():
             not_awaited(unawaited)
-        what = f"the result of workflow {run.workflow.name!r}"
-        data = run.workflow.output_codec.encode(output, what)
-        inputs.fitting(data, what)
-        ending = Ending("completed", data, None)
+        ending = Ending("completed", await verbs.outputs.of_run(output), None)
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
@@ -42,9 +39,11 @@ async def _body(run: Execution, verbs: Verbs) -> object:
     if not workflow.takes_input or (workflow.input_optional and run.out.input == b"null"):
         return await workflow.body(Context(verbs))
     try:
-        value = workflow.input_codec.decode(run.out.input)
+        data = await run.readings.input(run.out.input) if pointers.is_pointer(run.out.input) else run.out.input
+        value = workflow.input_codec.decode(data)
     except InvalidInput as error:
-        raise InvalidInput(f"the input of workflow {workflow.name!r}: {error}") from error
+        kept = await verbs.outputs.invalid(data)
+        raise InvalidInput(f"the input of workflow {workflow.name!r}: {error}{kept}") from error
     if is_plain(workflow.input_codec):
         value = freeze(value)
     return await workflow.body(Context(verbs), value)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from onward.authoring.definition import Workflow
 from onward.client import inputs
+from onward.client.payloads import Payloads
 from onward.errors import InvalidInput, RunCancelled
 from onward.store.database import TRANSIENT, UNFIT, Database
 from onward.store.runs import Runs
@@ -21,15 +22,19 @@ _log = logging.getLogger("onward")
 class Children:
     """Starts them, and cancels those that nobody waits for any more. `chore` does something that nobody waits for."""
 
-    def __init__(self, database: Database, chore: Callable[[Coroutine[Any, Any, Any]], None]) -> None:
-        self._database, self._chore = database, chore
+    def __init__(
+        self, database: Database, payloads: Payloads, chore: Callable[[Coroutine[Any, Any, Any]], None]
+    ) -> None:
+        self._database, self._payloads, self._chore = database, payloads, chore
 
     async def start(
         self, run: Execution, child: UUID, workflow: Workflow[Any, Any] | str, data: bytes, call: str
     ) -> None:
         """`call`: `start` or `invoke`."""
-        new = inputs.new_run(child, workflow, data)
         name = workflow if isinstance(workflow, str) else workflow.name
+        told = run.trouble(f"the input of its child {child} cannot be written")
+        stored = await inputs.record(self._payloads, run.out.tenant, name, child, data, told)
+        new = inputs.new_run(child, workflow, data, stored)
         runs = Runs(self._database, run.out.tenant)
         while True:  # an error here would be the body's, and be another one on a replay
             try:

@@ -22,17 +22,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from onward.authoring.definition import Workflow
+from onward.client.payloads import Payloads, Told
+from onward.core import pointers
 from onward.core.names import shown
 from onward.core.replay import Call, Replay, Row
 from onward.errors import LeaseLost, NonDeterminism, OnwardError, RunCancelled
-from onward.store.handouts import Answer, Ask, End, HandOut, Result, Want
+from onward.store.handouts import Answer, Ask, End, HandOut, Result, Verdict, Want
 from onward.worker.committer import Committer, Farewell
 from onward.worker.deadlines import Deadlines
+from onward.worker.fetches import Fetches
+from onward.worker.readings import Readings
 from onward.worker.rest import TURNS, Turns
 from onward.worker.tasks import Body, Counting
 from onward.worker.threads import Threads
@@ -64,6 +69,8 @@ class Host(Protocol):
     threads: Threads
     deadlines: Deadlines
     counting: Counting
+    payloads: Payloads
+    fetches: Fetches
     executing: int
 
     def admits(self, run: Execution, inside: bool) -> bool:
@@ -72,6 +79,8 @@ class Host(Protocol):
     def cached(self, run: Execution) -> None: ...
     def due_in(self, seconds: float) -> None: ...
     def ended(self, run: Execution, told: bool) -> None: ...
+    def judged(self, run: Execution, verdicts: Sequence[Verdict]) -> Coroutine[Any, Any, None]: ...
+    def trouble(self, run: Execution, text: str | None) -> None: ...
     def left(self, run: Execution, *, release: bool) -> None: ...
     def poke(self, run: Execution) -> None: ...
     def progressed(self, run: Execution) -> None: ...
@@ -91,7 +100,7 @@ class Execution:
         "_asking", "_backing_off", "_ended", "_ending", "_futures", "_gated", "_held", "_more", "_queued",
         "_registered", "_resting", "_starting", "_strays", "_timer", "_unanswered", "body", "cancelled",
         "executing", "failures", "host", "inner", "key", "leaving", "loop", "main", "mode", "now",
-        "out", "over", "receipt", "replay", "replaying", "stir", "suspect", "tasks", "waits", "watched",
+        "out", "over", "readings", "receipt", "replay", "replaying", "stir", "suspect", "tasks", "waits", "watched",
         "workflow",
     )
     # fmt: on
@@ -114,6 +123,7 @@ class Execution:
         self.failures = {b.path: b for b in out.back_offs}  # of steps that are not asked for yet
         self.waits: dict[str, Want] = {}
         self._backing_off: dict[str, None] = {}  # of them, the steps that are not being tried again yet
+        self.readings = Readings(self)
         self.executing = 0  # steps that execute; a back-off does not
         self.tasks: dict[asyncio.Task[Any], None] = {}  # of the body's, beside `main`, that have called a step
         self.inner: dict[str, set[asyncio.Task[Any]]] = {}  # those that were called within a step, by its path
@@ -164,7 +174,7 @@ class Execution:
     def begin(self, call: Call) -> asyncio.Future[Row | None] | None:
         """The call is awaited. None: execute it now; else a future of its row, or of None: execute it then."""
         self.replay.open(call)
-        now = self.replay.may_start(call) and not self.replay.waits_for_rest(call)
+        now = self.replay.may_start(call) and not (self.replay.waits_for_rest(call) or self.readings.busy)
         if now and not self.suspect and self.admitted(call):
             self.replay.start(call)
             return None
@@ -186,12 +196,15 @@ class Execution:
         """The body's only task is about to await: it has come to rest. Often that decides it: the journal's next row is
         what it asks for, and it goes on in the same turn (a long replay lets others have the loop now and then); or
         its result is on its way."""
-        if self.replay.comes_next(call) and self.mode is Mode.HOT and self.replay.left % _BREATH:
+        if self.replay.comes_next(call) and self._may_give() and self.replay.left % _BREATH:
             self._give()
         elif self._unanswered and not self._starting and not self.waits and self.replay.all_given():
             self._rests()
         else:
             self.stirred(1)
+
+    def _may_give(self) -> bool:
+        return self.mode is Mode.HOT and not self.readings.busy
 
     def _rests(self) -> None:
         """As can be told without letting the loop turn."""
@@ -286,6 +299,22 @@ class Execution:
         if self._resting:
             self.at_rest()
 
+    # ---- for its readings ---------------------------------------------------------------------------------
+
+    @property
+    def fetches(self) -> Fetches:
+        return self.host.fetches
+
+    def coming(self) -> Iterator[Row]:
+        return self.replay.coming()
+
+    def judged(self, verdicts: Sequence[Verdict]) -> Coroutine[Any, Any, None]:
+        return self.host.judged(self, verdicts)
+
+    def trouble(self, what: str) -> Told:
+        """Who is told what keeps the payload store from answering."""
+        return lambda why: self.host.trouble(self, None if why is None else f"{what}: {why}")
+
     # ---- at rest -----------------------------------------------------------------------------------------
 
     def at_rest(self) -> None:
@@ -294,19 +323,19 @@ class Execution:
             if self.mode is Mode.ENDING:
                 self._finish()
             return
-        if self._give():
+        if not self.readings.busy and self._give():
             return
         idle = not (self.executing or self._held)  # behind a release or a suspend a result would be lost
         if self.leaving and idle and not (self._unanswered or self._asking):
             self._ask("release")
             return
-        if self._diverged() or self._start():
+        if self.readings.busy or self._diverged() or self._start():
             return
         if self._held is None and ((self._more and self.waits) or self._news_to_register()):
             self._held = []
         if self._unanswered or self._asking:
             return
-        if self.waits and idle and not (self._starting or self._queued):
+        if self.waits and idle and not (self._starting or self._queued or self.readings.judging):
             self._ask("suspend")
         elif self._held is not None:
             self._ask("register")
@@ -319,7 +348,14 @@ class Execution:
         call, row = found
         if self.replay.mismatch(call, row):
             self.diverged(f"the journal holds {shown(row.path)} as a {row.kind}, the code asks for a {call.kind}")
-            return True
+        elif call.whole and row.output is not None and pointers.is_pointer(row.output):
+            self.readings.give(call, row)
+        else:
+            self.deliver(call, row)
+        return True
+
+    def deliver(self, call: Call, row: Row) -> None:
+        """The body is given a row, its value whole where it needs that."""
         self.now = row.at
         self.replaying = self.replaying and self.replay.more()
         if self._strays is not None:
@@ -332,7 +368,6 @@ class Execution:
         if future is not None and not future.done():
             future.set_result(row)
         self.stirred()
-        return True
 
     def _diverged(self) -> bool:
         """Law 4. A body that awaits something of its own gets a moment, in case it only seems to rest."""
@@ -468,6 +503,8 @@ class Execution:
             if wait.kind == "retry" and wait.seconds is not None and wait.seconds <= 0:
                 self._try_again(wait.path, wait.attempt)
         self._set_timer(min(left, default=None))
+        if answer.undecided:
+            self.readings.judge(answer.undecided)
         self.look()
 
     def _try_again(self, path: str, attempt: int) -> None:
@@ -558,6 +595,7 @@ class Execution:
     def stop_tasks(self) -> None:
         """The coroutines end; steps they still call are refused (`check`)."""
         self._set_timer(None)
+        self.readings.stop()
         if self._strays is not None:
             self._strays.cancel()
             self._strays = None

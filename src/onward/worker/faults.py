@@ -10,7 +10,7 @@ import msgspec
 from onward.errors import StepFailed, StepTimeout
 
 _LONGEST = 16_384
-"""Characters of a message or a traceback that are kept."""
+"""Bytes of a message or a traceback that are kept: a row stays small, whatever a user's exception says."""
 
 
 class Fault(msgspec.Struct, omit_defaults=True):
@@ -82,9 +82,10 @@ def _trace(error: BaseException) -> str:
 
 def _clean(text: str, keep_end: bool = False) -> str:
     """Storable, whatever a user's exception says: no lone surrogates, not endless."""
-    if len(text) > _LONGEST:
-        text = "…" + text[-_LONGEST:] if keep_end else text[:_LONGEST] + "…"
-    return text.encode("utf-8", "replace").decode("utf-8")
+    data = text.encode("utf-8", "replace")
+    if len(data) > _LONGEST:
+        data = "…".encode() + data[-_LONGEST:] if keep_end else data[:_LONGEST] + "…".encode()
+    return data.decode("utf-8", "ignore")
 
 
 def as_dict(data: bytes) -> dict[str, Any]:

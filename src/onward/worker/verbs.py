@@ -18,17 +18,19 @@ from uuid import UUID
 
 from onward.authoring.current import executing
 from onward.authoring.definition import Workflow
-from onward.authoring.engine import Wait, Work
+from onward.authoring.engine import Batch, Wait, Work
 from onward.client import inputs
-from onward.core import ids, names
+from onward.core import ids, names, pointers
 from onward.core.codec import PLAIN, Codec, searchable
 from onward.core.names import shown
 from onward.core.replay import Call, Row
 from onward.errors import InvalidInput, OnwardError, PayloadTooLarge, StepFailed, StepNotAwaited
 from onward.store.handouts import Result, Want
 from onward.worker import attempts, faults
+from onward.worker.batches import Batches
 from onward.worker.children import Children
 from onward.worker.execution import Execution
+from onward.worker.outputs import Outputs
 
 _chance = random.Random()
 """For jitter."""
@@ -40,6 +42,7 @@ class Verbs:
     def __init__(self, run: Execution, children: Children) -> None:
         self._run, self.workflow = run, run.workflow
         self._children = children
+        self.outputs = Outputs(run)
         self._made: dict[str, Coroutine[Any, Any, Any]] = {}  # and not awaited yet
 
     # ---- what the context shows --------------------------------------------------------------------------
@@ -106,6 +109,16 @@ class Verbs:
         coroutine = self._made[call.path] = self._child(call, workflow, value)
         return coroutine
 
+    def batch(self, name: str, batch: Batch) -> Coroutine[Any, Any, Any]:
+        call = self._make(name, "batch")
+        coroutine = self._made[call.path] = self._batch(call, batch)
+        return coroutine
+
+    def keep(self, name: str, type: str, value: Any) -> Coroutine[Any, Any, Any]:  # noqa: A002
+        call = self._make(name, "run", inside=True)
+        coroutine = self._made[call.path] = self._step(call, self.outputs.keeping(call, type, value))
+        return coroutine
+
     def _make(self, name: str, kind: str, inside: bool = False) -> Call:
         self._run.check()
         around = executing.get()
@@ -151,10 +164,12 @@ class Verbs:
         self._made.pop(call.path, None)
         if call.parent:
             run.remember_inner(call.parent)
+        call.whole = not work.ref
         try:
             future = run.begin(call)
             row = None if future is None else await future
             if row is None:
+                call.whole = False  # its value is here
                 result, value = await self._executed(call, work)
                 row = await run.journalled(call, result)
                 assert row is not None
@@ -163,7 +178,7 @@ class Verbs:
             raise
         if row.error is None and (value is not None or row.output == b"null"):
             return value
-        return self._given(row, work.codec)
+        return self._reference(row, work) if work.ref else self._given(row, work.codec)
 
     async def _turn(self, call: Call) -> Row | None:
         """The journalled row, or None: the call is to be executed now."""
@@ -208,13 +223,12 @@ class Verbs:
                 host.executing += 1
                 try:
                     value = await attempts.execute(run, call, work, attempt)
+                    if unawaited := self.not_awaited(call.path):
+                        raise not_awaited(unawaited)
+                    data, value = await self.outputs.of_step(call, work, value)
                 finally:
                     run.executing -= 1
                     host.executing -= 1
-                if unawaited := self.not_awaited(call.path):
-                    raise not_awaited(unawaited)
-                data, value = work.codec.trip(value, what := f"step {shown(call.path)}")
-                inputs.fitting(data, what)
             except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
                 raise
             except BaseException as error:
@@ -236,6 +250,18 @@ class Verbs:
         run = self._run
         return Result(run.key, run.receipt, call.path, call.kind, output, error, attempt, time.monotonic() - began)
 
+    def _reference(self, row: Row, work: Work) -> Any:
+        """The pointer that was journalled, for a body that asks for it."""
+        if row.output is None:
+            return self._given(row, work.codec)
+        if not pointers.is_pointer(row.output):
+            self._run.diverged(
+                f"what {shown(row.path)} has journalled is a value, the code asks for a Ref to it: deploy it as a new "
+                "version of the workflow"
+            )
+            raise asyncio.CancelledError
+        return self.outputs.ref(row.output, work)
+
     def _given(self, row: Row, codec: Codec) -> Any:
         """What the body gets for a row: the same the first time and on every replay."""
         if row.error is not None:
@@ -250,18 +276,45 @@ class Verbs:
     # ---- sleeps and waits ------------------------------------------------------------------------------------------
 
     async def _blocked(self, call: Call, want: Want, codec: Codec) -> Any:
-        run = self._run
-        run.check()
-        self._made.pop(call.path, None)
-        run.replay.open(call)
-        row = await self._patiently(call, run.wait(call, want))
-        assert row is not None
+        row = await self._blocked_on(call, want)
         if row.output is None or row.output == b"null":
             return self._given(row, PLAIN)
         try:
             return codec.decode(row.output)
         except InvalidInput as error:  # a sender's mistake: no code to come will read it, so the body is told
             raise StepFailed(names.split(row.path)[1], 1, InvalidInput.__name__, str(error)) from error
+
+    async def _blocked_on(self, call: Call, want: Want) -> Row:
+        run = self._run
+        run.check()
+        self._made.pop(call.path, None)
+        call.whole = True
+        run.replay.open(call)
+        row = await self._patiently(call, run.wait(call, want))
+        assert row is not None
+        return row
+
+    async def _batch(self, call: Call, batch: Batch) -> Any:
+        run, batches = self._run, Batches(self._run, self.outputs)
+        call.whole = True
+        row = await self._turn(call)
+        if row is None:
+            began = time.monotonic()
+            run.replay.begin_attempt(call.path)
+            try:
+                await self._step(run.replay.make(call.path, "submit", "run"), batches.submit(call, batch))
+                answer = run.replay.make(call.path, "answer", "batch")
+                row = await self._blocked_on(answer, batches.want(call, answer.path, batch))
+                output, error = await batches.answered(call, batch, row)
+            except StepFailed as failure:  # it could not be submitted
+                output, error = None, faults.of_step(failure).encode()
+            except BaseException:
+                run.withdraw(call)
+                raise
+            finally:
+                run.inner.pop(call.path, None)
+            row = await self._journalled(call, self._result(call, output, error, 1, began))
+        return self._given(row, batch.codec)
 
     # ---- race --------------------------------------------------------------------------------------------------------
 
@@ -306,6 +359,7 @@ class Verbs:
     async def _child(self, call: Call, workflow: Workflow[Any, Any] | str, value: Any) -> Any:
         run = self._run
         child = ids.derive(run.out.run_id, call.path)
+        call.whole = call.kind == "invoke"
         try:
             row = await self._turn(call)
         except asyncio.CancelledError:  # a loser, on a replay: its child was started, and perhaps not cancelled

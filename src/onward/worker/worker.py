@@ -19,18 +19,19 @@ import os
 import signal
 import socket
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
 from onward.authoring.definition import Workflow
 from onward.client import address
+from onward.client.payloads import Payloads
 from onward.core import durations
 from onward.core.durations import Duration
 from onward.errors import OnwardError, WorkflowVersionMismatch
 from onward.store.database import TRANSIENT, Database
-from onward.store.handouts import Ask, HandOut, HandOuts, Served, WorkerDead
+from onward.store.handouts import Ask, HandOut, HandOuts, Served, Verdict, WorkerDead
 from onward.store.listener import Listener
 from onward.worker import options
 from onward.worker.announcer import Announcer
@@ -40,6 +41,7 @@ from onward.worker.committer import Committer, Farewell
 from onward.worker.deadlines import Deadlines
 from onward.worker.dues import Dues
 from onward.worker.execution import Execution, Mode
+from onward.worker.fetches import Fetches
 from onward.worker.heart import Heart
 from onward.worker.rest import Turns
 from onward.worker.tasks import Counting
@@ -126,13 +128,15 @@ class Worker:
             self._address.url, size=5, silence=max(2.0, min(10.0, self._lease / 3)), name="onward worker"
         )
         self._store = HandOuts(self._database)
-        self._children = Children(self._database, self._chore)
+        self.payloads = Payloads(self._database)
+        self.fetches = Fetches(self.payloads)
+        self._children = Children(self._database, self.payloads, self._chore)
         self.turns = Turns()
         self.threads = Threads(self._thread_count)
         self.deadlines = Deadlines()
         self.counting = Counting.install(self.loop)
         self._wake, self._look, self._calm = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._handing_out = asyncio.Lock()
+        self._handing_out, self._noting = asyncio.Lock(), asyncio.Lock()
         self._announcer = Announcer(self._store)
         self._listener = Listener(self._database, "onward_work", self._told)
         self._heart = Heart(
@@ -140,7 +144,7 @@ class Worker:
         )
         self.committer = Committer(self._store, lambda: self._heart.worker_id, self._declared_dead, self._flushed)
         try:
-            await self._database.fetchval("select 1")  # the schema fits, or says what to do
+            await self.payloads.check_recorded()  # and the schema fits, or says what to do
             await self._listener.start()
             await self._heart.start()
             with contextlib.suppress(*TRANSIENT):  # they open again when they are called
@@ -199,6 +203,7 @@ class Worker:
         await _cancel([*getattr(self, "_loops", ()), *self._chores])
         await self.committer.stop()
         await self._heart.stop()
+        await self.fetches.stop()
         self._database.patience = 2.0
         with contextlib.suppress(*TRANSIENT):
             if self._heart.worker_id:
@@ -335,6 +340,18 @@ class Worker:
     def left(self, run: Execution, *, release: bool) -> None:
         self._cache.pop(run.out.run_id, None)
         self._forget(run)
+
+    async def judged(self, run: Execution, verdicts: Sequence[Verdict]) -> None:
+        await self._store.judge(run.out.run_id, verdicts)
+
+    def trouble(self, run: Execution, text: str | None) -> None:
+        if text is not None:
+            _log.warning("run %s waits for the payload store: %s", run.key, text)
+        self._chore(self._note(run.out.run_id, run.receipt, text))
+
+    async def _note(self, run_id: UUID, receipt: int, text: str | None) -> None:
+        async with self._noting:  # in their order: the last one counts
+            await self._store.note_trouble(self._heart.worker_id, run_id, receipt, text)
 
     def poke(self, run: Execution) -> None:
         self._chore(self._store.poke(run.out.run_id))

@@ -21,8 +21,8 @@ begin
     perform 1 from onward.message where msg_id in (p_run, v_parent) order by msg_id for update;
     delete from onward.message where msg_id = p_run returning owner into former;
     if found then
-        insert into onward.run_result (run_id, status, former, completed_at)
-        values (p_run, 'cancelled', former, v_now);
+        insert into onward.run_result (run_id, status, former, completed_at, expires_at)
+        values (p_run, 'cancelled', former, v_now, v_now + onward.kept(p_run));
         perform onward.clear_run(array[p_run], case when v_parent is not null then array[v_parent] end);
         perform onward.announce(array[p_run], v_parent is not null);
         perform pg_notify('onward_work', 'cancel ' || p_run);

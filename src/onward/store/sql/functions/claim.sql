@@ -73,7 +73,7 @@ begin
         perform onward.settle(v_exact, v_now);
     end if;
     update onward.message m
-       set owner = p_worker, receipt = m.receipt + 1, executing = false, reason = null, cached_by = null,
+       set owner = p_worker, receipt = m.receipt + 1, executing = false, reason = null, trouble = null, cached_by = null,
            visible_at = coalesce((select min(p.deadline) from onward.pending p
                                    where p.run_id = m.msg_id and p.deadline > v_now), 'infinity')
      where m.msg_id = any (v_ids);

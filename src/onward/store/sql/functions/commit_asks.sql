@@ -9,9 +9,9 @@
 --   outcome), the body may have given up some of these waits: the pendings are written, but nothing is settled, the
 --   run is kept, and the answer is `stale`: the worker lets the body react and asks again.
 -- Twice: pendings are kept, settled rows stay settled; a second suspend or release is `lost`, and so it should be.
--- Answers: an object for each run: {run, answer: ok | stale | suspended | lost | gone | cancelled, rows, waits}; rows are
+-- Answers: an object for each run: {run, answer: ok | stale | suspended | lost | gone | cancelled, rows, waits, undecided}; rows are
 --   what `settle` has journalled for the wants (a result, that is sent again too, has its own answer), waits what is
---   left with its seconds to go.
+--   left with its seconds to go, undecided what the worker has to read and `judge`.
 create or replace function onward.commit_asks(
     p_worker bigint, p_now timestamptz,
     a_runs uuid[], a_receipts bigint[], a_ops text[], a_notes text[], a_rows integer[],
@@ -79,7 +79,11 @@ begin
             'waits', case when a.op in ('register', 'suspend') and m.receipt = a.receipt then (
                 select jsonb_agg(jsonb_build_array(p.name, p.kind, p.attempt, case when p.deadline < 'infinity'
                                  then extract(epoch from p.deadline - p_now) end) order by p.seq)
-                  from onward.pending p where p.run_id = a.run) end)) order by a.ord)
+                  from onward.pending p where p.run_id = a.run) end,
+            'undecided', case when a.op in ('register', 'suspend') and m.receipt = a.receipt then (
+                select jsonb_agg(jsonb_build_array(u.signal_id, translate(encode(u.payload, 'base64'), e'\n', ''),
+                                                   u.match::text))
+                  from onward.undecided(a.run) u) end)) order by a.ord)
       into v_answers
       from unnest(a_runs, a_receipts, a_ops) with ordinality as a (run, receipt, op, ord)
       left join onward.message m on m.msg_id = a.run

@@ -28,8 +28,8 @@ begin
         return null;
     end if;
     delete from onward.message where msg_id = p_run;
-    insert into onward.run_result (run_id, status, output, error, completed_at)
-    values (p_run, p_status, p_output, p_error, v_now);
+    insert into onward.run_result (run_id, status, output, error, completed_at, expires_at)
+    values (p_run, p_status, p_output, p_error, v_now, v_now + onward.kept(p_run));
     perform onward.clear_run(array[p_run], case when p_parent is not null then array[p_parent] end);
     perform onward.announce(array[p_run], p_parent is not null);
     return v_now;

@@ -23,8 +23,8 @@ begin
     cleared as (
         delete from onward.message m where m.msg_id = any (array(select run from ended))),
     results as (
-        insert into onward.run_result (run_id, status, output, error, completed_at)
-        select run, status, output, error, p_now from ended)
+        insert into onward.run_result (run_id, status, output, error, completed_at, expires_at)
+        select run, status, output, error, p_now, p_now + onward.kept(run) from ended)
     select coalesce(array_agg(run), '{}') into v_ended from ended;
 
     perform onward.clear_run(v_ended, p_parents);

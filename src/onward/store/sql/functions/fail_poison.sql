@@ -4,11 +4,11 @@
 create or replace function onward.fail_poison(p_runs uuid[], p_now timestamptz) returns void
 language plpgsql as $$
 begin
-    insert into onward.run_result (run_id, status, error, completed_at)
+    insert into onward.run_result (run_id, status, error, completed_at, expires_at)
     select id, 'failed', convert_to(json_build_object('type', 'PoisonRun', 'message',
                'its worker died five times while this run was executing a step, the last time with nothing else '
                'executing: look for what kills the process (memory, a native crash, os._exit), then rerun it'
-           )::text, 'utf8'), p_now
+           )::text, 'utf8'), p_now, p_now + onward.kept(id)
       from unnest(p_runs) as id;
     delete from onward.message where msg_id = any (p_runs);
     delete from onward.pending where run_id = any (p_runs);

@@ -16,7 +16,7 @@ begin
     loop
         select s.signal_id into v_next from onward.signal s
          where s.run_id = p_run and s.event = p_event and not s.taken and s.signal_id <> all (v_taken)
-           and (v_wait.match is null or s.search @> v_wait.match)
+           and onward.fits(v_wait.match, s.search, s.fits)
          order by s.seq limit 1;
         if v_next = p_signal then
             return true;

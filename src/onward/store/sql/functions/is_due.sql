@@ -10,5 +10,6 @@ language sql stable as $$
                 or exists (select 1 from onward.run_result r where r.run_id = p.child)
                 or exists (select 1 from onward.signal s
                             where s.run_id = p_run and s.event = p.event and not s.taken
-                              and (p.match is null or s.search @> p.match))))
+                              and onward.fits(p.match, s.search, s.fits))))
+        or exists (select 1 from onward.undecided(p_run))
 $$;

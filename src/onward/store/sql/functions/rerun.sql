@@ -39,6 +39,11 @@ begin
      where s.run_id = p_run and s.seq < v_end and not starts_with(s.name, p_from || e'\x1f')
      order by s.seq;
 
+    insert into onward.borrowed (owner, borrower)    -- what is kept may point to objects of the runs that it is from
+    select p_run, p_new
+    union
+    select owner, p_new from onward.borrowed where borrower = p_run;
+
     -- receipt 1: a claim reads no journal where nobody had the run before
     insert into onward.message (msg_id, tenant, queue, version, visible_at, receipt)
     select p_new, tenant, '__wf_' || workflow, coalesce(version, 0), v_now, 1 from onward.run where run_id = p_run;

@@ -8,10 +8,12 @@
 --   the next ask, made after the body has reacted (model: "a settle takes two signals", "... deadlines first").
 -- Where there is no signal: ended children, then deadlines by time, so that of two timers that passed together the
 --   earlier one wins a race. Nothing is lost there when the body gives the other up.
+-- A run with a signal that its worker has to read first (`undecided`) is left as it is: an older signal goes first.
 -- Twice: the second call finds the pendings gone.
 create or replace function onward.settle(p_runs uuid[], p_now timestamptz) returns void
 language plpgsql as $$
 declare
+    v_runs  uuid[] := p_runs;   -- runs for which every signal can be judged here
     v_wait  record;
     v_quiet uuid[];   -- runs without a signal that answers
 begin
@@ -22,13 +24,17 @@ begin
     delete from onward.pending p using onward.step s
      where p.run_id = any (p_runs) and s.run_id = p.run_id and s.name = p.name;
 
-    v_quiet := p_runs;
+    if exists (select 1 from onward.signal where run_id = any (p_runs) and search is null and not taken) then
+        v_runs := array(select id from unnest(p_runs) as id where not exists (select 1 from onward.undecided(id)));
+    end if;
+
+    v_quiet := v_runs;
     for v_wait in
         select distinct on (p.run_id) p.run_id, p.name, p.kind, p.since, s.signal_id, s.payload
           from onward.pending p
           join onward.signal s on s.run_id = p.run_id and s.event = p.event and not s.taken
-                              and (p.match is null or s.search @> p.match)
-         where p.run_id = any (p_runs) and p.event is not null
+                              and onward.fits(p.match, s.search, s.fits)
+         where p.run_id = any (v_runs) and p.event is not null
          order by p.run_id, p.seq, s.seq
     loop
         insert into onward.step (run_id, name, kind, output, attempt, receipt, started_at, completed_at)

@@ -5,10 +5,11 @@
 --   run that suspends just now would be missed and sleep for ever.
 -- Only appends and makes the run due; never journals, never touches owner or pause: the owner's lane journals,
 --   so that its memory and the journal agree on the order. One notify a call.
+-- p_searches: null for a payload that lies outside; p_fits and p_unfit: matches that its sender compared, as lists of JSON.
 -- Twice: signal ids are the sender's; a signal that is known is not appended again.
 create or replace function onward.signal(
     p_tenant text, p_ids uuid[], p_runs uuid[], p_events text[], p_payloads bytea[], p_searches text[],
-    p_buffers boolean[])
+    p_buffers boolean[], p_fits text[] default null, p_unfit text[] default null)
 returns table (outcome text)
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -20,8 +21,8 @@ begin
     perform 1 from onward.message where msg_id = any (p_runs) and tenant = p_tenant order by msg_id for update;
     for v_item in
         select i.*, m.msg_id, exists (select 1 from onward.run r where r.run_id = i.run and r.tenant = p_tenant) as known
-          from unnest(p_ids, p_runs, p_events, p_payloads, p_searches, p_buffers) with ordinality
-               as i (id, run, event, payload, search, buffer, ord)
+          from unnest(p_ids, p_runs, p_events, p_payloads, p_searches, p_buffers, p_fits, p_unfit) with ordinality
+               as i (id, run, event, payload, search, buffer, fits, unfit, ord)
           left join onward.message m on m.msg_id = i.run and m.tenant = p_tenant
          order by i.ord
     loop
@@ -30,18 +31,23 @@ begin
             return next;
             continue;
         end if;
-        insert into onward.signal (signal_id, run_id, event, payload, search, sent_at)
-        values (v_item.id, v_item.run, v_item.event, v_item.payload, v_item.search::jsonb, onward.now())
+        insert into onward.signal (signal_id, run_id, event, payload, search, fits, unfit, sent_at)
+        values (v_item.id, v_item.run, v_item.event, v_item.payload, v_item.search::jsonb,
+                array(select jsonb_array_elements(v_item.fits::jsonb)),
+                array(select jsonb_array_elements(v_item.unfit::jsonb)), onward.now())
         on conflict do nothing;
-        outcome := 'buffered';
-        if onward.is_answer(v_item.run, v_item.event, v_item.id) then
+        outcome := case when onward.is_answer(v_item.run, v_item.event, v_item.id) then 'resolved'
+                        -- its worker has to read it; until then nobody can say who gets it
+                        when exists (select 1 from onward.undecided(v_item.run) u where u.signal_id = v_item.id)
+                            then 'undecided'
+                        when v_item.buffer then 'buffered' else 'dropped' end;
+        if outcome in ('resolved', 'undecided') then
             update onward.message set visible_at = onward.now() where msg_id = v_item.run;
             v_wake := true;
-            outcome := 'resolved';
-        elsif not v_item.buffer then
+        elsif outcome = 'dropped' then
             delete from onward.signal where signal_id = v_item.id;
-            outcome := 'dropped';
         end if;
+        outcome := replace(outcome, 'undecided', 'buffered');
         return next;
     end loop;
     if v_wake then
