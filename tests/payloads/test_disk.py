@@ -35,9 +35,9 @@ class Synced:
             fsync(descriptor)
             self.done.append(("sync", os.fstat(descriptor).st_ino))
 
-        def seen_link(source: Path, target: Path) -> None:
+        def seen_link(source: str, target: str) -> None:
             link(source, target)
-            self.done.append(("link", target.stat().st_ino))
+            self.done.append(("link", os.stat(target).st_ino))
 
         monkeypatch.setattr(disk.os, "fsync", seen_fsync)
         monkeypatch.setattr(disk.os, "link", seen_link)

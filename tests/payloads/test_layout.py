@@ -227,6 +227,14 @@ def test_a_tenant_or_workflow_that_breaks_its_rules_gets_no_key(ask: Callable[[]
         ask()
 
 
+@pytest.mark.parametrize(
+    ("kind", "segment"), [(".", "%2E"), ("..", "%2E%2E"), ("...", "..."), ("v1.0", "v1.0"), ("a/b", "a%2Fb")]
+)
+def test_a_type_of_artifacts_is_one_folder_below_its_tenant(kind: str, segment: str) -> None:
+    key = LAYOUT.artifact(OWNER, kind, "..", "json")
+    assert key == f"onward/artifacts/default/{segment}/onboard-user/{RUN}/...json"
+
+
 @pytest.mark.parametrize(("kind", "name"), [("", "a"), ("a", ""), ("\ud800", "a"), ("a", "\udfff")])
 def test_an_artifact_needs_a_type_and_a_name(kind: str, name: str) -> None:
     with pytest.raises(InvalidInput, match="of an artifact"):

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import assert_type
 
-from onward import Backoff, Client, Context, Retry, RunHandle, Start, Worker, Workflow, workflow
+from onward import Backoff, Client, Context, Ref, Retry, RunHandle, Start, Worker, Workflow, workflow
 
 
 @dataclass
@@ -28,6 +28,9 @@ async def onboard(ctx: Context, signup: Signup) -> int:
     assert_type(text, str)
     typed = await ctx.step.run("typed", lambda: {"email": "x"}, type=Signup, timeout="30s")
     assert_type(typed, Signup)
+    rows = await ctx.step.run("rows", create, "x", ref=True)
+    assert_type(rows, Ref[dict[str, int]])
+    assert_type(await rows.load(), dict[str, int])
     event = await ctx.step.wait_for_event("verify", type=Signup, timeout="7d")
     assert_type(event, Signup | None)
     both = await asyncio.gather(ctx.step.run("a", create, "x"), ctx.step.run("b", render, user))

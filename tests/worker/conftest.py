@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import asyncpg
 import pytest
@@ -113,3 +115,14 @@ def until() -> Until:
             return answer
 
     return wait
+
+
+@pytest.fixture
+async def folder(url: str, tmp_path: Path) -> Path:
+    """The store of this test's database: a folder of its own."""
+    place = tmp_path / "payloads"
+    connection = await asyncpg.connect(url)
+    name = unquote(urlsplit(url).path[1:])
+    await connection.execute(f"alter database {name} set onward.payloads = '{place.as_uri()}'")
+    await connection.close()
+    return place

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
-import asyncpg
 import pytest
 
 from onward import Client, Context, Ref, Worker, current_step, workflow
@@ -28,17 +26,6 @@ calls: list[Any] = []
 @pytest.fixture(autouse=True)
 def no_calls() -> None:
     calls.clear()
-
-
-@pytest.fixture
-async def folder(url: str, tmp_path: Path) -> Path:
-    """The store of this test's database: a folder of its own."""
-    place = tmp_path / "payloads"
-    connection = await asyncpg.connect(url)
-    name = unquote(urlsplit(url).path[1:])
-    await connection.execute(f"alter database {name} set onward.payloads = '{place.as_uri()}'")
-    await connection.close()
-    return place
 
 
 def objects(folder: Path) -> dict[str, bytes]:
@@ -719,3 +706,38 @@ def test_payloads_take_their_settings_from_the_environment_once(monkeypatch: pyt
     monkeypatch.setenv("ONWARD_PAYLOAD_THRESHOLD", "2000")
     assert payloads.is_small(b"x" * 1000)
     assert not payloads.is_small(b"x" * 1001)
+
+
+# ---- children ------------------------------------------------------------------------------------------------
+
+
+@workflow
+async def large_child(ctx: Context) -> str:
+    return "c" * 70_000
+
+
+@workflow
+async def child_by_reference(ctx: Context) -> Ref[list[int]]:
+    return await ctx.step.run("small", annotated)
+
+
+@workflow
+async def parent(ctx: Context) -> Any:
+    whole = await ctx.step.invoke("whole", large_child)
+    ref = await ctx.step.invoke("by reference", child_by_reference)
+    await ctx.step.wait_for_event("go")
+    return [len(whole), await ref.load()]
+
+
+async def test_what_a_child_gives_is_remembered_as_borrowed_from_it(world: Any, until: Any) -> None:
+    worker = await world.worker(large_child, child_by_reference, parent)
+    run = await world.client.start(parent)
+    await until(lambda: world.value("select exists (select 1 from onward.pending where kind = 'wait')"))
+    await worker.stop()
+    await world.worker(large_child, child_by_reference, parent)
+    await run.signal("go")
+    assert await run.result(timeout=10) == [70_000, [1, 2, 3]]
+    borrowed = await world.sql(
+        "select borrower::text, r.workflow from onward.borrowed join onward.run r on run_id = owner"
+    )
+    assert {tuple(row) for row in borrowed} == {(run.id, "large-child"), (run.id, "child-by-reference")}

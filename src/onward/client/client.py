@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from onward.authoring.definition import Workflow, name_of, version_number
 from onward.authoring.handoff import Handoff
@@ -120,7 +120,7 @@ class Client:
         """Starts a run. The same idempotency key with the same input gives the run that is there."""
         item = Start(input, idempotency_key=idempotency_key, delay=delay, retention=retention, version=version)
         runs = await self._runs()
-        new = await self._new_run(workflow, item)
+        (new,) = await self._new_runs(workflow, [item])
         started = (await runs.start(name_of(workflow), [new]))[0]
         if started.run_id != new.run_id:
             await self._discard(name_of(workflow), [new])
@@ -138,7 +138,8 @@ class Client:
         source = iter(items)
         try:
             runs = await self._runs()
-            while chunk := [await self._new_run(workflow, item) for item in itertools.islice(source, _CHUNK)]:
+            while items_of_chunk := list(itertools.islice(source, _CHUNK)):
+                chunk = await self._new_runs(workflow, items_of_chunk)
                 found = await runs.start(name_of(workflow), chunk)
                 for new, started in zip(chunk, found, strict=True):
                     handles.append(self._handle(str(started.run_id), started.run_id == new.run_id, workflow))
@@ -336,28 +337,38 @@ class Client:
         assert self._payloads is not None
         return self._payloads
 
-    async def _new_run(self, workflow: Workflow[Any, Any] | str, item: Start) -> NewRun:
+    async def _new_runs(self, workflow: Workflow[Any, Any] | str, items: Iterable[Start]) -> list[NewRun]:
+        """Ready to be started; large inputs are written side by side."""
+        encoded = [(inputs.new_id(), item, await self._encoded(workflow, item)) for item in items]
+        small, name = self.payloads.keeps, name_of(workflow)
+        large = [(run_id, data) for run_id, _, data in encoded if not small(data)]
+        writes = (inputs.record(self.payloads, self.tenant, name, run_id, data) for run_id, data in large)
+        outside = dict(zip([run_id for run_id, _ in large], await asyncio.gather(*writes), strict=True))
+        return [
+            inputs.new_run(
+                run_id,
+                workflow,
+                data,
+                outside.get(run_id) or pointers.literal(data),
+                version=None if item.version is None else version_number(item.version),
+                key=None if item.idempotency_key is None else _key(item.idempotency_key),
+                retention=None if item.retention is None else durations.seconds(item.retention, what="retention"),
+                delay=None if item.delay is None else durations.seconds(item.delay, what="delay"),
+            )
+            for run_id, item, data in encoded
+        ]
+
+    async def _encoded(self, workflow: Workflow[Any, Any] | str, item: Start) -> bytes:
         if not isinstance(item, Start):
             raise InvalidInput(f"start_many takes Start(input, idempotency_key=…) items, got {item!r}")
-        name, run_id = name_of(workflow), inputs.new_id()
         try:
-            data = inputs.encode(workflow, item.input)
+            return inputs.encode(workflow, item.input)
         except InvalidInput as error:
-            raise await self._invalid(run_id, item.input, error) from error
-        return inputs.new_run(
-            run_id,
-            workflow,
-            data,
-            await inputs.record(self.payloads, self.tenant, name, run_id, data),
-            version=None if item.version is None else version_number(item.version),
-            key=None if item.idempotency_key is None else _key(item.idempotency_key),
-            retention=None if item.retention is None else durations.seconds(item.retention, what="retention"),
-            delay=None if item.delay is None else durations.seconds(item.delay, what="delay"),
-        )
+            raise await self._invalid(item.input, error) from error
 
-    async def _invalid(self, run_id: UUID, value: Any, error: InvalidInput) -> InvalidInput:
+    async def _invalid(self, value: Any, error: InvalidInput) -> InvalidInput:
         """Keeps an input that does not fit its workflow, for whoever has to find out why."""
-        where = await self.payloads.invalid(self.tenant, run_id, inputs.readable(value))
+        where = await self.payloads.invalid(self.tenant, uuid4(), inputs.readable(value))
         return InvalidInput(f"{error}; it is kept as {where}") if where else error
 
     async def _discard(self, workflow: str, runs: Iterable[NewRun]) -> None:

@@ -74,7 +74,7 @@ async def record(
     payloads: Payloads, tenant: str, workflow: str, run_id: UUID, data: bytes, told: Told | None = None
 ) -> bytes:
     """What is recorded for an input: itself, or a pointer once the object is there."""
-    if payloads.is_small(data) and not payloads.settings.everything:
+    if payloads.keeps(data):
         return pointers.literal(data)
     owner = Owner(tenant, workflow, run_id)
     what = f"the input of workflow {workflow!r}"

@@ -105,6 +105,10 @@ class Payloads:
     def is_small(self, data: bytes) -> bool:
         return len(data) <= self.settings.threshold
 
+    def keeps(self, data: bytes) -> bool:
+        """Does an input or output with this encoding stay in the database, and nowhere else?"""
+        return self.is_small(data) and not self.settings.everything
+
     async def journalled(
         self, data: bytes, what: str, key: Key, *, value: object = None, ref: bool = False, told: Told | None = None
     ) -> bytes:

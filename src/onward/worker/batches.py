@@ -24,9 +24,8 @@ from onward.core.pointers import Pointer
 from onward.core.replay import Call, Row
 from onward.errors import InvalidInput
 from onward.store.handouts import Want
-from onward.worker import attempts
+from onward.worker import attempts, faults
 from onward.worker.execution import Execution
-from onward.worker.faults import Fault
 from onward.worker.outputs import Outputs
 
 _LONGEST = 60
@@ -65,13 +64,13 @@ class Batches:
         """What is journalled for the batch: an output, or an error."""
         if row.output is None or row.output == b"null":
             limit = durations.show(batch.timeout or 0)
-            return None, Fault("TimeoutError", f"the program did not answer within {limit}").encode()
+            return None, faults.told("TimeoutError", f"the program did not answer within {limit}").encode()
         try:
             answer = msgspec.json.decode(row.output, type=Answer)
         except msgspec.MsgspecError as error:
             return None, _wrong(f'the answer is no {{"token", "output"}} or {{"token", "error"}}: {error}')
         if answer.error is not None:
-            return None, Fault("BatchFailed", answer.error).encode()
+            return None, faults.told("BatchFailed", answer.error).encode()
         try:
             return await self._output(call, batch, bytes(answer.output)), None
         except InvalidInput as error:
@@ -80,15 +79,12 @@ class Batches:
     async def _output(self, call: Call, batch: Batch, data: bytes) -> bytes:
         owner, what = self._outputs.owner, f"the answer to {shown(call.path)}"
         payloads, told = self._run.host.payloads, self._run.trouble(f"{what} cannot be copied")
-        value = None
         if (pointer := _pointed(data)) is not None:
             place = await self._outputs.patiently(lambda: payloads.required(what))
             if place.layout.owner(pointer.key) != owner:
                 raise InvalidInput(f"{what} points to {pointer.key}, which is not below its hand-off's key")
             data = await self._run.readings.load(pointer)
-            if pointer.content_type != pointers.JSON:
-                value = msgspec.json.decode(data, type=bytes if pointer.content_type == pointers.BINARY else str)
-        batch.codec.decode(data)
+        value = batch.codec.decode(data)
         return await self._outputs.patiently(
             lambda: payloads.journalled(
                 data, what, lambda at, kind: at.step(owner, call.path, kind), value=value, told=told
@@ -123,7 +119,7 @@ def _event(call: Call) -> str:
 
 
 def _wrong(why: str) -> bytes:
-    return Fault(InvalidInput.__name__, why).encode()
+    return faults.told(InvalidInput.__name__, why).encode()
 
 
 def _pointed(data: bytes) -> Pointer | None:

@@ -38,6 +38,11 @@ def decode(data: bytes) -> Fault:
     return _decoder.decode(data)
 
 
+def told(kind: str, message: str) -> Fault:
+    """An error that was not raised here."""
+    return Fault(kind, _clean(message))
+
+
 def of_step(error: BaseException) -> Fault:
     """What is journalled for a step that failed for good, or that is tried again."""
     if isinstance(error, StepFailed):  # a nested step's: keep what really happened

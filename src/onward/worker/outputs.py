@@ -15,7 +15,7 @@ from onward.authoring.engine import Work
 from onward.client import inputs
 from onward.client.payloads import Payloads
 from onward.core import ids, pointers
-from onward.core.codec import PLAIN, Ref, Referred
+from onward.core.codec import PLAIN, Codec, Ref, Referred
 from onward.core.names import shown
 from onward.core.replay import Call
 from onward.payloads import contents
@@ -45,9 +45,10 @@ class Outputs:
     def _payloads(self) -> Payloads:
         return self._run.host.payloads
 
-    def ref(self, data: bytes, work: Work) -> Ref[Any]:
+    def ref(self, data: bytes, codec: Codec) -> Ref[Any]:
         """What the body gets for a pointer that was journalled."""
-        return Ref(pointers.decode(data), work.codec, self._run.readings.load)
+        inner = codec.inner if isinstance(codec, Referred) else codec
+        return Ref(pointers.decode(data), inner, self._run.readings.load)
 
     async def of_step(self, call: Call, work: Work, value: Any) -> tuple[bytes, Any]:
         """What is journalled for what a step returned, and what the body gets."""
@@ -65,7 +66,7 @@ class Outputs:
                 data, what, lambda at, kind: at.step(owner, call.path, kind), value=value, ref=work.ref, told=told
             )
         )
-        return data, self.ref(data, work) if work.ref else value
+        return data, self.ref(data, work.codec) if work.ref else value
 
     async def of_run(self, value: Any) -> bytes:
         """What is recorded for what the body returned."""
@@ -74,7 +75,7 @@ class Outputs:
         workflow, payloads, owner = self._run.workflow, self._payloads, self.owner
         data = workflow.output_codec.encode(value, what := f"the result of workflow {workflow.name!r}")
         ref = isinstance(workflow.output_codec, Referred)
-        if payloads.is_small(data) and not (ref or payloads.settings.everything):
+        if payloads.keeps(data) and not ref:
             return pointers.literal(data)
         told = self._run.trouble("its output cannot be written")
         return await self.patiently(

@@ -7,11 +7,12 @@ task group ends when its steps have ended, and nothing has to be kept in step wi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import random
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 from uuid import UUID
@@ -21,7 +22,7 @@ from onward.authoring.definition import Workflow
 from onward.authoring.engine import Batch, Wait, Work
 from onward.client import inputs
 from onward.core import ids, names, pointers
-from onward.core.codec import PLAIN, Codec, searchable
+from onward.core.codec import PLAIN, Codec, Referred, searchable
 from onward.core.names import shown
 from onward.core.replay import Call, Row
 from onward.errors import InvalidInput, OnwardError, PayloadTooLarge, StepFailed, StepNotAwaited
@@ -178,7 +179,7 @@ class Verbs:
             raise
         if row.error is None and (value is not None or row.output == b"null"):
             return value
-        return self._reference(row, work) if work.ref else self._given(row, work.codec)
+        return self._reference(row, work.codec) if work.ref else self._given(row, work.codec)
 
     async def _turn(self, call: Call) -> Row | None:
         """The journalled row, or None: the call is to be executed now."""
@@ -250,17 +251,17 @@ class Verbs:
         run = self._run
         return Result(run.key, run.receipt, call.path, call.kind, output, error, attempt, time.monotonic() - began)
 
-    def _reference(self, row: Row, work: Work) -> Any:
+    def _reference(self, row: Row, codec: Codec) -> Any:
         """The pointer that was journalled, for a body that asks for it."""
         if row.output is None:
-            return self._given(row, work.codec)
+            return self._given(row, codec)
         if not pointers.is_pointer(row.output):
             self._run.diverged(
                 f"what {shown(row.path)} has journalled is a value, the code asks for a Ref to it: deploy it as a new "
                 "version of the workflow"
             )
             raise asyncio.CancelledError
-        return self.outputs.ref(row.output, work)
+        return self.outputs.ref(row.output, codec)
 
     def _given(self, row: Row, codec: Codec) -> Any:
         """What the body gets for a row: the same the first time and on every replay."""
@@ -284,6 +285,16 @@ class Verbs:
         except InvalidInput as error:  # a sender's mistake: no code to come will read it, so the body is told
             raise StepFailed(names.split(row.path)[1], 1, InvalidInput.__name__, str(error)) from error
 
+    @contextlib.contextmanager
+    def _executing(self) -> Iterator[None]:
+        self._run.executing += 1
+        self._run.host.executing += 1
+        try:
+            yield
+        finally:
+            self._run.executing -= 1
+            self._run.host.executing -= 1
+
     async def _blocked_on(self, call: Call, want: Want) -> Row:
         run = self._run
         run.check()
@@ -305,7 +316,8 @@ class Verbs:
                 await self._step(run.replay.make(call.path, "submit", "run"), batches.submit(call, batch))
                 answer = run.replay.make(call.path, "answer", "batch")
                 row = await self._blocked_on(answer, batches.want(call, answer.path, batch))
-                output, error = await batches.answered(call, batch, row)
+                with self._executing():  # while the answer is copied the run must not be suspended
+                    output, error = await batches.answered(call, batch, row)
             except StepFailed as failure:  # it could not be submitted
                 output, error = None, faults.of_step(failure).encode()
             except BaseException:
@@ -359,7 +371,8 @@ class Verbs:
     async def _child(self, call: Call, workflow: Workflow[Any, Any] | str, value: Any) -> Any:
         run = self._run
         child = ids.derive(run.out.run_id, call.path)
-        call.whole = call.kind == "invoke"
+        how = PLAIN if call.kind == "start" or isinstance(workflow, str) else workflow.output_codec
+        call.whole = not isinstance(how, Referred)
         try:
             row = await self._turn(call)
         except asyncio.CancelledError:  # a loser, on a replay: its child was started, and perhaps not cancelled
@@ -385,7 +398,7 @@ class Verbs:
             row = await self._journalled(call, self._result(call, json.dumps(str(child)).encode(), None, 1, began))
         elif row is None:
             row = await self._invoked(call, child)
-        return self._given(row, PLAIN if call.kind == "start" or isinstance(workflow, str) else workflow.output_codec)
+        return self._given(row, how) if call.whole else self._reference(row, how)
 
     async def _invoked(self, call: Call, child: UUID) -> Row:
         run = self._run

@@ -1,6 +1,6 @@
--- Does this journalled value lie outside the database? The first bytes decide, as core/pointers.py says.
--- Called by: list_pointers. Reads only. (SQL and immutable, so that it becomes part of the query that asks.)
+-- Does a journalled value point to an object of the payload store? See core/pointers.py.
+-- Called by: settle, and what looks for pointers. (SQL and immutable, so that it becomes part of the query that asks.)
 create or replace function onward.is_pointer(p_value bytea) returns boolean
 language sql immutable as $$
-    select substr(p_value, 1, 12) = '{"$payload":'::bytea
+    select substring(p_value from 1 for 12) = '{"$payload":'
 $$;

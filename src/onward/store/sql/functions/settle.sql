@@ -47,7 +47,11 @@ begin
     with ended as (
         delete from onward.pending p using onward.run_result r
          where p.run_id = any (v_quiet) and p.kind = 'invoke' and r.run_id = p.child
-        returning p.run_id, p.name, p.since, p.child, r.status, r.output, r.error, r.completed_at)
+        returning p.run_id, p.name, p.since, p.child, r.status, r.output, r.error, r.completed_at),
+    pointing as (       -- what is journalled here may lie with the child, and outlives it there
+        insert into onward.borrowed (owner, borrower)
+        select child, run_id from ended where output is not null and onward.is_pointer(output)
+        on conflict do nothing)
     insert into onward.step (run_id, name, kind, output, error, attempt, receipt, started_at, completed_at)
     select run_id, name, 'invoke', output,
            case status when 'failed' then error
