@@ -15,8 +15,11 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).parent))
 
 import measures
+import stores
 
 from onward import Client, embedded
+
+MEASURES = [*measures.MEASURES, *stores.MEASURES]
 
 
 async def run(url: str, chosen: list[str], scale: float) -> list[measures.Result]:
@@ -25,7 +28,7 @@ async def run(url: str, chosen: list[str], scale: float) -> list[measures.Result
         await client.workflows()  # sets the schema up
         bare = await asyncpg.connect(url)
         place = measures.Place(url, client, bare, scale)
-        for measure in measures.MEASURES:
+        for measure in MEASURES:
             if chosen and measure.__name__ not in chosen:
                 continue
             found = await measure(place)
@@ -39,7 +42,7 @@ async def run(url: str, chosen: list[str], scale: float) -> list[measures.Result
 
 
 def main() -> int:
-    names = [m.__name__ for m in measures.MEASURES]
+    names = [m.__name__ for m in MEASURES]
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("measure", nargs="*", help=f"which, by name; all when none is named: {', '.join(names)}")
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the full size, to try things out")

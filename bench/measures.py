@@ -86,7 +86,7 @@ async def throughput(place: Place) -> list[Result]:
     """W1: many runs of five no-op steps through one worker process, and through two."""
     rounds = []
     for _ in range(3):
-        rounds.append((await place.bare_rows(), await _rate(place, 1), await _rate(place, 2)))
+        rounds.append((await place.bare_rows(), await rate(place, 1), await rate(place, 2)))
     raw, one, two = (statistics.median(column) for column in zip(*rounds, strict=True))
     share = statistics.median(one / raw for raw, one, _ in rounds)
     gain = statistics.median(two / one for _, one, two in rounds)
@@ -96,7 +96,7 @@ async def throughput(place: Place) -> list[Result]:
     ]
 
 
-async def _rate(place: Place, workers: int) -> float:
+async def rate(place: Place, workers: int) -> float:
     """Steps a second of runs that fall due at one moment, by the database's clock, from that moment to the last end."""
     await place.fresh()
     runs = int(20_000 * place.scale)

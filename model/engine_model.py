@@ -183,6 +183,9 @@ class Protocol:
     signals_first: bool = True     # ... and before any sleep's end or time-out, by registration
     asks_first: bool = True        # asks are made when the batch is, and stand before its steps
     ask_counts: bool = True        # an ask settles nothing while the journal has rows its sender did not know
+    judge_keeps: bool = True       # a suspend keeps the owner while a signal that lies outside was read by nobody
+    judge_wakes: bool = True       # ... and such a signal makes the run due, for its worker to read it
+    judge_first: bool = True       # ... and until then nothing is settled for the run
     # Two more ways, not part of the protocol; see ALTERNATIVES.
     repeat_mute: bool = False      # instead of ask_counts: a batch sent after an unknown outcome settles nothing
     claim_never: bool = False      # instead of claim_exact: claim settles nothing at all
@@ -194,7 +197,7 @@ FIXED = Protocol()
 @dataclass(frozen=True)
 class Scenario:
     bodies: tuple
-    sigs: tuple = ()               # batches of (run, match), each sent at any time, once
+    sigs: tuple = ()               # batches of (run, match[, OUTSIDE]), each sent at any time, once
     crash: int = 0
     suspect: int = 0               # freeze + thaw, lost session lock, lapsed lease: reaped while alive
     cut: int = 0                   # a connection breaks: outcome unknown, the old statement lives on
@@ -240,17 +243,27 @@ class Model:
         return min((p.deadline for p in s.pend[run] if p.deadline > s.now), default=INF)
 
     def hit(self, s, run, p):
-        return next((b for b in s.buf[run] if p.kind == "wait" and b[1] == p.match), None)
+        """The oldest buffered signal that the database can tell to match: (id, match, whom it was compared with)."""
+        return next((b for b in s.buf[run] if p.kind == "wait" and b[1] == p.match and (b[2] is None or p.match in b[2])),
+                    None)
+
+    def undecided(self, s, run, pend=None):
+        """A signal that lies outside the database, and a wait that nobody has compared it with."""
+        waits = [p for p in (s.pend[run] if pend is None else pend) if p.kind == "wait"]
+        return any(b[2] is not None and p.match not in b[2] for b in s.buf[run] for p in waits)
 
     def attention(self, s, run):
         """visible_at of a run that stays owned: now, if anything is left that could be settled."""
         left = any(self.hit(s, run, p) or p.deadline <= s.now and p.kind != "flaky" for p in s.pend[run])
+        left = left or self.p.judge_wakes and self.undecided(s, run)
         return s.now if left else self.next_due(s, run)
 
     def settle_pending(self, s, run):
         """Under the message lock: journal one signal, or else what the clock has ended, oldest deadline first."""
         names = {r.name for r in s.step[run]}
         pend = tuple(p for p in s.pend[run] if p.name not in names)
+        if self.p.judge_first and self.undecided(s, run, pend):
+            return s._replace(pend=put(s.pend, run, pend))
         ready = [p for p in pend if self.p.suspend_checks and self.hit(s, run, p)]
         late = [p for p in pend if p.deadline <= s.now and p.kind != "flaky"]
         order = ready + sorted(late, key=lambda p: p.deadline)
@@ -412,6 +425,7 @@ class Model:
         if not stale and not (self.p.repeat_mute and tr.again):
             s = self.settle_pending(s, run)
         left, m = s.pend[run], s.msg[run]
+        stale = stale or self.p.judge_keeps and self.undecided(s, run)
         ready = stale or self.p.suspend_checks and (len(left) < len(tr.arg) or any(self.hit(s, run, p) for p in left))
         if tr.kind == "hold" or ready or any(p.deadline <= s.now for p in left):
             return s._replace(msg=put(s.msg, run, m._replace(vis=self.attention(s, run)))), self.news(s, run)
@@ -419,18 +433,21 @@ class Model:
             vis=self.next_due(s, run), owner=None, parked=True))), "parked"
 
     def signal(self, s, t):
-        for k, (run, match) in enumerate(self.sc.sigs[t.who]):
+        for k, (run, match, *outside) in enumerate(self.sc.sigs[t.who]):
             m, pend = s.msg[run], s.pend[run] if self.p.signal_rereads else t.data[k]
             if m is None:
                 continue
-            hit = next((p for p in pend if p.kind == "wait" and p.match == match), None)
+            # its sender compared what lies outside with the waits that it saw before it sent
+            known = frozenset(p.match for p in t.data[k]) if outside else None
+            hit = next((p for p in pend if p.kind == "wait" and p.match == match
+                        and (known is None or match in known)), None)
             free = hit and all(r.name != hit.name for r in s.step[run])
             if free and not self.p.signal_buffers:
                 s = self.journal(s, run, hit.name, ("sig", (t.who, k)), 0)
                 s = s._replace(pend=put(s.pend, run, tuple(p for p in s.pend[run] if p.name != hit.name)))
             else:
-                s = s._replace(buf=put(s.buf, run, s.buf[run] + (((t.who, k), match),)))
-            if free:
+                s = s._replace(buf=put(s.buf, run, s.buf[run] + (((t.who, k), match, known),)))
+            if free or self.p.judge_wakes and self.undecided(s, run):
                 m = m._replace(vis=s.now)
             s = s._replace(msg=put(s.msg, run, m))
         return s
@@ -525,7 +542,7 @@ class Model:
             else:
                 yield ("claim", t.who, "run", t.arg, "commits"), False, self.claim(rest, t)
         elif t.kind == "signal":
-            need = [r for r, _ in self.sc.sigs[t.who] if r not in t.locks]
+            need = [r for r, *_ in self.sc.sigs[t.who] if r not in t.locks]
             if self.p.sorted_locks:
                 need.sort()
             if need and not self.locked(s, need[0]):
@@ -564,6 +581,11 @@ class Model:
                     yield ("claim", me, "locks"), False, begin(Txn("claim", me, 1, run, (run,), ()))
             if rec is None or rec.mode != "hot":
                 continue
+            if m and self.undecided(s, run) and not self.locked(s, run):       # anybody may: a verdict never changes
+                waits = frozenset(p.match for p in s.pend[run] if p.kind == "wait")
+                yield ("worker", w, "reads the signals of run", run), False, s._replace(
+                    buf=put(s.buf, run, tuple(b if b[2] is None else b[:2] + (b[2] | waits,) for b in s.buf[run])),
+                    msg=put(s.msg, run, m._replace(vis=s.now)))
             due = m and m.owner == me and m.vis <= s.now
             asking = any(x.run == run and x.kind == "hold" for x in wk.queue) or any(
                 x.run == run and x.kind == "hold" for t in s.txn if t.kind == "flush" and t.who[:2] == me
@@ -635,8 +657,9 @@ class Model:
             yield ("time passes",), False, s._replace(now=s.now + 1)
         for i, state in enumerate(env.sigs):
             if state == "todo":
-                t = Txn("signal", i, 0, None, (), () if self.p.signal_rereads else
-                        tuple(s.pend[r] for r, _ in self.sc.sigs[i]))
+                outside = any(len(sig) > 2 for sig in self.sc.sigs[i])
+                t = Txn("signal", i, 0, None, (), () if self.p.signal_rereads and not outside else
+                        tuple(s.pend[r] for r, *_ in self.sc.sigs[i]))
                 yield ("signal", i, "sent"), False, s._replace(
                     txn=tuple(sorted(s.txn + (t,), key=repr)), env=env._replace(sigs=put(env.sigs, i, "flying")))
         if env.cancel == "todo":
@@ -766,7 +789,11 @@ def start_twice(reread):
 
 
 # ---- what is checked --------------------------------------------------------------------------------
+OUTSIDE = "outside"            # the payload is no row's: only who reads it knows what it matches
 ONE, TWO = (((0, 0),),), (((0, 1),), ((0, 2),))
+FAR = {"event": (((0, 0, OUTSIDE),),), "timeout": (((0, 0, OUTSIDE),),), "eventrace": (((0, 0, OUTSIDE),),),
+       "twowaits": (((0, 1, OUTSIDE),), ((0, 2),)), "racenap": (((0, 0, OUTSIDE),),),
+       "racewaits": (((0, 1, OUTSIDE),), ((0, 2, OUTSIDE),))}
 SIGNALS = {"event": ONE, "timeout": ONE, "branches": ONE, "human": ONE, "eventrace": ONE,
            "twowaits": TWO, "twotimeouts": TWO, "racenap": ONE, "racestep": ONE, "racewaits": TWO,
            "racelate": ONE, "racehot": ONE, "raceflaky": ONE}
@@ -807,6 +834,8 @@ VARIANTS = [
     ("a register settles behind steps of its batch", off("ask_counts", "asks_first"), Scenario(("racestep",), ONE)),
     ("a repeated register settles behind lost answers", off("ask_counts"), Scenario(("racestep",), ONE, cut=1)),
     ("a repeated suspend settles behind lost answers", off("ask_counts"), Scenario(("racewaits",), TWO, cut=1)),
+    ("a suspend lets go past a signal that nobody has read", off("judge_keeps"), Scenario(("event",), FAR["event"])),
+    ("a signal that somebody has to read wakes nobody", off("judge_wakes"), Scenario(("event",), FAR["event"])),
     ("message rows locked in any order", off("sorted_locks"), PAIRS[0][1]),
 ]
 MUTE = replace(FIXED, ask_counts=False, repeat_mute=True)
@@ -826,6 +855,8 @@ def main(argv):
     faults = FAULTS | MIXED if "--deep" in argv else FAULTS
     jobs = [(f"{b}, {f}", Scenario((b,), SIGNALS.get(b, ()), **kw)) for f, kw in faults.items()
             for b in ONE_BY_ONE] + PAIRS
+    jobs += [(f"{b}, far signal, {f}", Scenario((b,), far, **FAULTS[f]))
+             for b, far in FAR.items() for f in ("none", "crash", "frozen", "cut", "pause")]
     print("The protocol as it should be built")
     for name, sc in jobs:
         n, moves, bad = explore(sc, FIXED)

@@ -1,4 +1,4 @@
-"""Databases for all tests: see postgres.py."""
+"""Databases and an S3 server for all tests: see postgres.py and s3.py."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 
 import postgres
+import s3 as servers
 
 
 @pytest.fixture(scope="session")
@@ -47,8 +48,23 @@ def url(bundled_server: postgres.Server) -> Iterator[str]:
 async def no_store(url: str) -> None:
     """The test's database belongs to a server that offers no folder for payloads, as any that is not embedded."""
     connection = await asyncpg.connect(url)
-    await connection.execute(f'alter database "{url.split("?")[0].rpartition("/")[2]}" set onward.payloads = \'\'')
+    await connection.execute(f"alter database \"{url.split('?')[0].rpartition('/')[2]}\" set onward.payloads = ''")
     await connection.close()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[servers.Server]:
+    """A real S3 server: `endpoint`, `environment`, `client`, `bucket()`."""
+    with servers.running() as server:
+        yield server
+
+
+@pytest.fixture
+def reached(s3: servers.Server, monkeypatch: pytest.MonkeyPatch) -> servers.Server:
+    """The server, with an environment that says how to reach it."""
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,24 +11,9 @@ import s3 as servers
 from payloads.places import Bucket, Folder, Place
 
 
-@pytest.fixture(scope="session")
-def s3() -> Iterator[servers.Server]:
-    """A real S3 server: `endpoint`, `environment`, `client`, `bucket()`."""
-    with servers.running() as server:
-        yield server
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "with a space" / "100%")
-
-
-@pytest.fixture
-def reached(s3: servers.Server, monkeypatch: pytest.MonkeyPatch) -> servers.Server:
-    """The server, with an environment that says how to reach it."""
-    for name, value in s3.environment.items():
-        monkeypatch.setenv(name, value)
-    return s3
 
 
 @pytest.fixture(scope="session")

@@ -88,6 +88,12 @@ class Client(Actor):
         items = [NewSignal(uuid4(), to, event, data, searchable(data), buffer) for to, event, data in sent]
         return await self.runs.signal(items)
 
+    async def signal_outside(self, run_id: UUID, event: str = "e") -> tuple[UUID, str]:
+        """One whose payload the database cannot read. -> its id, and what is told of it"""
+        sent = NewSignal(uuid4(), run_id, event, b'{"$payload":{}}', None, True)
+        [word] = await self.runs.signal([sent])
+        return sent.signal_id, word
+
     async def describe(self, run_id: UUID) -> RunRecord:
         [found] = await self.runs.describe([run_id])
         return found

@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from onward.store.handouts import Ask, WorkerDead
+from onward.store.handouts import Ask, Verdict, WorkerDead
 from onward.store.runs import Started
 from store.stage import Actor, Stage, Worker, ask, end, paths, retry, run, sleep, step, wait
 
@@ -131,6 +131,41 @@ async def test_a_wait_is_answered_while_other_branches_run(stage: Stage) -> None
     assert paths(answer.rows) == ["e"]
     message = await stage.message(out.run_id)
     assert message["owner"] == worker.id
+
+
+async def test_a_suspension_keeps_the_run_while_nobody_has_read_a_signal(stage: Stage) -> None:
+    """Model: a suspend lets go past a signal that nobody has read."""
+    worker, client = await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    sent, _ = await client.signal_outside(out.run_id)
+    answer = await worker.ask(out, "suspend", wait("e", match=b'{"k": 1}'))
+    assert (answer.word, [(u.signal_id, u.match) for u in answer.undecided]) == ("ok", [(sent, '{"k": 1}')])
+    assert answer.rows == []
+    await worker.calls.judge(out.run_id, [Verdict(sent, '{"k": 1}', True)])
+    answer = await worker.ask(out, "suspend", wait("e", match=b'{"k": 1}'))
+    assert (paths(answer.rows), answer.undecided) == (["e"], [])
+
+
+async def test_a_signal_that_somebody_has_to_read_makes_the_run_due(stage: Stage) -> None:
+    """Model: a signal that somebody has to read wakes nobody."""
+    worker, client = await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    assert (await worker.ask(out, "suspend", wait("e", match=b'{"k": 1}'))).word == "suspended"
+    assert (await client.signal_outside(out.run_id))[1] == "buffered"
+    assert len(await worker.claim()) == 1
+
+
+async def test_nothing_is_settled_past_a_signal_that_nobody_has_read(stage: Stage) -> None:
+    """An older signal goes before a newer one; one that does not fit lets the newer one through."""
+    worker, client = await stage.worker(), await stage.client()
+    out = await stage.hot(worker)
+    sent, _ = await client.signal_outside(out.run_id)
+    await client.signal(out.run_id, payload=b'{"k": 1}')
+    wanted = wait("e", match=b'{"k": 1}')
+    assert (await worker.ask(out, "register", wanted)).rows == []
+    await worker.calls.judge(out.run_id, [Verdict(sent, '{"k": 1}', False)])
+    answer = await worker.ask(out, "register", wanted)
+    assert [(row.path, row.output) for row in answer.rows] == [("e", b'{"k": 1}')]
 
 
 async def test_a_register_stands_before_the_steps_of_its_batch(stage: Stage) -> None:
@@ -669,6 +704,21 @@ WEAKENED = {
         test_only_the_owners_lane_journals_into_a_hot_run,
         "signal",
         ("v_wake := true;", "v_wake := true; perform onward.settle(array[v_item.run], onward.now());"),
+    ),
+    "a suspend lets go past a signal that nobody has read": weak(
+        test_a_suspension_keeps_the_run_while_nobody_has_read_a_signal,
+        "is_due",
+        ("or exists (select 1 from onward.undecided(p_run))", ""),
+    ),
+    "a signal that somebody has to read wakes nobody": weak(
+        test_a_signal_that_somebody_has_to_read_makes_the_run_due,
+        "signal",
+        ("if outcome in ('resolved', 'undecided') then", "if outcome = 'resolved' then"),
+    ),
+    "a settle goes past a signal that nobody has read": weak(
+        test_nothing_is_settled_past_a_signal_that_nobody_has_read,
+        "settle",
+        ("where not exists (select 1 from onward.undecided(id))", ""),
     ),
     "waits are registered at suspension only": weak(
         test_a_wait_is_answered_while_other_branches_run,

@@ -152,6 +152,7 @@ class Worker:
         except BaseException:
             await self._close()
             raise
+        self._chore(self._look_at_store())
         self.committer.start()
         self._loops = [
             asyncio.create_task(loop(), name=f"onward-{loop.__name__.strip('_')}")
@@ -348,6 +349,14 @@ class Worker:
         if text is not None:
             _log.warning("run %s waits for the payload store: %s", run.key, text)
         self._chore(self._note(run.out.run_id, run.receipt, text))
+
+    async def _look_at_store(self) -> None:
+        """Who starts a worker should hear at once that its payloads cannot be written, and not days later."""
+        try:
+            if (place := await self.payloads.place()) is not None and place.recorded:
+                await place.objects.check(place.layout.probe)
+        except OnwardError as error:
+            _log.warning("the payload store cannot be used, steps with large values will wait: %s", error)
 
     async def _note(self, run_id: UUID, receipt: int, text: str | None) -> None:
         async with self._noting:  # in their order: the last one counts
