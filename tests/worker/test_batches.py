@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from onward import Context, Handoff, RunHandle, workflow
 from onward.core.pointers import Pointer
 from onward.errors import RunFailed
+from onward.payloads.objects import Objects
 
 handed: list[Handoff] = []
 
@@ -191,3 +193,33 @@ async def test_what_cannot_be_submitted_fails_the_step(world: Any) -> None:
         await world.skip(60)
     with pytest.raises(RunFailed, match="the farm is closed"):
         await run.result(timeout=10)
+
+
+@workflow
+async def renders_beside_a_wait(ctx: Context) -> Any:
+    return await asyncio.gather(ctx.step.batch("render", submit, None), ctx.step.wait_for_event("go"))
+
+
+async def test_a_run_is_not_suspended_while_an_answer_is_copied(
+    world: Any, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.worker(renders_beside_a_wait)
+    run = await world.client.start(renders_beside_a_wait)
+    handoff = await handed_out(world, until, run)
+    copying, copied, create = asyncio.Event(), asyncio.Event(), Objects.create
+
+    async def slow(self: Objects, key: str, *rest: Any) -> Pointer:
+        if "/workflow-payloads/" in key:
+            copying.set()
+            await copied.wait()
+        return await create(self, key, *rest)
+
+    monkeypatch.setattr(Objects, "create", slow)
+    await world.client.answer(handoff, "p" * 100_000)
+    async with asyncio.timeout(10):
+        await copying.wait()
+    for _ in range(20):
+        assert (await run.get()).state == "executing"
+    copied.set()
+    await run.signal("go")
+    assert await run.result(timeout=10) == ["p" * 100_000, True]

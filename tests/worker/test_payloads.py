@@ -29,7 +29,9 @@ def no_calls() -> None:
 
 
 def objects(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    """What lies there, but for what is being written."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".part"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 # ---- what goes out, and where --------------------------------------------------------------------------------
@@ -741,3 +743,101 @@ async def test_what_a_child_gives_is_remembered_as_borrowed_from_it(world: Any, 
         "select borrower::text, r.workflow from onward.borrowed join onward.run r on run_id = owner"
     )
     assert {tuple(row) for row in borrowed} == {(run.id, "large-child"), (run.id, "child-by-reference")}
+
+
+# ---- while a value is on its way -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Callable[[Worker], None]:
+    """Reads are slow, and all the while the worker finds reasons to look at its runs: news, timers, answers."""
+    read = Objects.read
+
+    def make(worker: Worker) -> None:
+        async def slow(self: Objects, pointer: Any) -> bytes:
+            for _ in range(20):
+                await asyncio.sleep(0.005)
+                for run in list(worker._hot.values()):
+                    run.look()
+            return await read(self, pointer)
+
+        monkeypatch.setattr(Objects, "read", slow)
+
+    return make
+
+
+async def test_no_other_result_is_given_while_a_value_is_on_its_way(
+    world: Any, until: Any, impatient: Callable[[Worker], None]
+) -> None:
+    worker = await world.worker(races)
+    run = await world.client.start(races)
+    await until(lambda: world.value("select exists (select 1 from onward.pending)"))
+    order = [s.name[-1] for s in await run.steps() if s.name.startswith("racing")]
+    await worker.stop()
+    impatient(await world.worker(races))
+    await run.signal("go")
+    assert await run.result(timeout=10) == [*order, "x"]
+
+
+async def small() -> int:
+    return 1
+
+
+async def slowly() -> str:
+    await asyncio.sleep(0.1)
+    return "a" * 70_000
+
+
+async def cut_off() -> None:
+    calls.append("cut off")
+    await asyncio.sleep(60)
+
+
+@workflow
+async def cancels(ctx: Context, pause: float) -> int:
+    async def second() -> None:
+        await ctx.step.run("small", small)
+        if pause:
+            await asyncio.sleep(pause)
+        await ctx.step.run("cut off", cut_off)
+
+    task = asyncio.create_task(second())
+    length = len(await ctx.step.run("slowly", slowly))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return length
+
+
+@pytest.mark.parametrize("pause", [0, 0.02])
+async def test_no_step_begins_while_a_value_is_on_its_way_that_will_cancel_it(
+    world: Any, impatient: Callable[[Worker], None], pause: float
+) -> None:
+    impatient(await world.worker(cancels))
+    run = await world.client.start(cancels, pause)
+    assert await run.result(timeout=10) == 70_000
+    assert calls == ["cut off"]
+    again = await world.copy(run, 2)
+    assert await again.result(timeout=10) == 70_000
+    assert calls == ["cut off"]
+
+
+@workflow
+async def mixes(ctx: Context) -> list[Any]:
+    whole = await ctx.step.run("whole", text, 70_000)
+    refs = [await ctx.step.run("part", part, i, ref=True) for i in range(3)]
+    last = await ctx.step.run("last", text, 80_000)
+    await ctx.step.wait_for_event("go")
+    return [len(whole), len(refs), len(last)]
+
+
+async def test_of_a_run_that_holds_references_only_the_values_are_read(
+    world: Any, until: Any, reads: list[str]
+) -> None:
+    worker = await world.worker(mixes)
+    run = await world.client.start(mixes)
+    await until(lambda: world.value("select exists (select 1 from onward.pending)"))
+    await worker.stop()
+    await world.worker(mixes)
+    await run.signal("go")
+    assert await run.result(timeout=10) == [69_998, 3, 79_998]
+    assert sorted(key.rpartition("/")[2] for key in reads) == ["last.txt", "whole.txt"]
