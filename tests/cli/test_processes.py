@@ -234,7 +234,7 @@ def test_doctor_names_runs_that_stand_still_and_what_to_do(terminal: Terminal) -
     levels = {f["what"]: f["level"] for f in terminal.run("doctor", "--json").json["findings"]}
     assert levels.pop("database") == "warn"  # the tests' server has fsync off
     assert levels == {
-        "sessions": "ok", "notify": "ok", "schema": "ok", "threads": "ok", "workers": "warn",
+        "sessions": "ok", "notify": "ok", "schema": "ok", "threads": "ok", "payloads": "ok", "workers": "warn",
         "paused": "ok", "stranded": "warn",
     }  # fmt: skip
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -223,3 +226,13 @@ async def test_a_run_is_not_suspended_while_an_answer_is_copied(
     copied.set()
     await run.signal("go")
     assert await run.result(timeout=10) == ["p" * 100_000, True]
+
+
+async def test_the_example_with_a_process_of_its_own_works(url: str) -> None:
+    example = Path(__file__).parents[2] / "examples" / "batch.py"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(example), env={**os.environ, "ONWARD_URL": url}, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert out.decode().strip() == "{'count': 50000, 'median': 499.5}"
+    assert process.returncode == 0

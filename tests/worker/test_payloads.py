@@ -19,6 +19,7 @@ from onward.errors import InvalidInput, PayloadTooLarge, RunFailed
 from onward.payloads.objects import Objects
 from onward.payloads.settings import Settings
 from onward.payloads.trouble import StoreUnavailable
+from rest import both
 
 calls: list[Any] = []
 
@@ -65,6 +66,7 @@ async def returns(ctx: Context, length: int) -> int:
 
 
 @pytest.mark.parametrize(("length", "outside"), [(64_000, False), (65_536, False), (65_537, True), (66_000, True)])
+@both
 async def test_a_value_over_the_threshold_leaves_the_journal(
     world: Any, folder: Path, length: int, outside: bool
 ) -> None:
@@ -130,6 +132,7 @@ async def echoes(ctx: Context, value: Any) -> Any:
     return [value, await ctx.step.run("innocent", innocent), event]
 
 
+@both
 async def test_a_users_value_that_looks_like_a_pointer_is_a_value(world: Any, until: Any) -> None:
     worker = await world.worker(echoes)
     run = await world.client.start(echoes, LOOKS_LIKE_ONE)
@@ -146,6 +149,7 @@ async def mirror(ctx: Context, value: str) -> str:
     return value + (await ctx.step.wait_for_event("go"))
 
 
+@both
 async def test_inputs_outputs_and_signals_go_out_too(world: Any, folder: Path) -> None:
     await world.worker(mirror)
     run = await world.client.start(mirror, "i" * 70_000)
@@ -259,6 +263,7 @@ async def gives_a_ref(ctx: Context) -> Ref[list[int]]:
     return await ctx.step.run("small", annotated)
 
 
+@both
 async def test_a_run_that_returns_a_reference_copies_nothing(world: Any, folder: Path) -> None:
     await world.worker(gives_a_ref)
     run = await world.client.start(gives_a_ref)
@@ -388,7 +393,7 @@ async def test_damage_parks_the_run_until_the_object_is_back_and_runs_no_step_ag
     assert reason is not None
     assert error in reason
     assert path.name in reason
-    assert run.id in reason
+    assert f"step 'tree' of run {run.id}" in reason
     path.write_bytes(whole)
     await world.client.resume(run.id)
     await run.result(timeout=10)
@@ -669,6 +674,7 @@ def document(kind: str, name: str, size: int = 70_000) -> dict[str, Any]:
     return {"kind": {"is": kind, "more": 1}, "name": name, "pad": "p" * size}
 
 
+@both
 async def test_a_large_signal_is_matched_like_a_small_one(world: Any, until: Any) -> None:
     await world.worker(matches)
     run = await world.client.start(matches)
@@ -841,3 +847,27 @@ async def test_of_a_run_that_holds_references_only_the_values_are_read(
     await run.signal("go")
     assert await run.result(timeout=10) == [69_998, 3, 79_998]
     assert sorted(key.rpartition("/")[2] for key in reads) == ["last.txt", "whole.txt"]
+
+
+async def of_another_run(url: str, run_id: str) -> Any:
+    async with Client(url) as client:
+        return (await client.get(run_id)).output
+
+
+@workflow
+async def takes_over(ctx: Context, where: list[str]) -> Any:
+    url, run_id = where
+    ref = await ctx.step.run("held", of_another_run, url, run_id, ref=True)
+    whole = await ctx.step.run("whole", of_another_run, url, run_id)
+    return [ref.key, len(await ref.load()), len(whole)]
+
+
+async def test_what_another_run_gave_is_copied_since_it_goes_with_that_run(world: Any, folder: Path) -> None:
+    await world.worker(large_child, takes_over)
+    other = await world.client.start(large_child)
+    await other.result(timeout=10)
+    run = await world.client.start(takes_over, [world.url, other.id])
+    key, *lengths = await run.result(timeout=10)
+    assert lengths == [70_000, 70_000]
+    assert key == f"onward/workflow-payloads/default/takes-over/{run.id}/held.json"
+    assert {key.rpartition("/")[2] for key in objects(folder)} == {"output.json", "held.json", "whole.json"}

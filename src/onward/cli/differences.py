@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from onward.cli.forms import encoded
 from onward.client import Run, Step
+from onward.core.ref import Ref
 
 
 class Side(NamedTuple):
@@ -39,7 +40,7 @@ def tell(a: Side, b: Side, parting: Parting) -> list[str]:
     told = []
     if (a.run.workflow, a.run.version) != (b.run.workflow, b.run.version):
         told.append(f"A is {a.run.workflow}@{a.run.version}, B is {b.run.workflow}@{b.run.version}")
-    if a.run.input != b.run.input:
+    if _content(a.run.input) != _content(b.run.input):
         told.append(f"the inputs differ: A {encoded(a.run.input)[:200]}, B {encoded(b.run.input)[:200]}")
     count = f"{parting.same} step{'s' if parting.same != 1 else ''}"
     if not parting.differ:
@@ -62,6 +63,11 @@ def shown(step: Step | None) -> str:
     return f"{path} ({step.kind}) {step.status}{tries}: {value}"
 
 
+def _content(value: Any) -> Any:
+    """What lies outside is the same where its content is, under whatever key."""
+    return (value.sha256, value.size) if isinstance(value, Ref) else value
+
+
 def _differ(a: Step, b: Step) -> tuple[str, ...]:
     """In what two steps differ; neither times nor attempts count, nor where in the code an error was raised."""
     sides: list[dict[str, Any]] = [
@@ -69,7 +75,7 @@ def _differ(a: Step, b: Step) -> tuple[str, ...]:
             "name": (step.parent, step.name),
             "kind": step.kind,
             "status": step.status,
-            "output": step.output,
+            "output": _content(step.output),
             "error": step.error and (step.error["type"], step.error["message"]),
         }
         for step in (a, b)

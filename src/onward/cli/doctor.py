@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import click
 
 from onward.cli import forms, times
-from onward.cli.options import Place, printing, reaching_all_tenants
+from onward.cli.options import PATIENCE, Place, printing, reaching_all_tenants
 from onward.cli.paper import Line, Paper, clean
 from onward.client.address import resolve
+from onward.client.payloads import Payloads
+from onward.client.payloads import Place as Store
 from onward.client.why import SILENT
 from onward.errors import DatabaseUnavailable, InvalidInput, OnwardError
+from onward.payloads.layout import Layout
+from onward.payloads.objects import Objects
+from onward.payloads.settings import INLINE, Settings
+from onward.payloads.trouble import StoreUnavailable
 from onward.store import schema
-from onward.store.database import shown
+from onward.store.database import Database, shown
 from onward.store.health import Health, Server, Trouble, examine
 from onward.store.runs import WorkerRecord
 
@@ -69,7 +76,7 @@ async def _examined(place: Place) -> list[Finding]:
     try:
         async with examine(address.url) as health:
             where = shown(address.url) if address.lease is None else f"embedded, in {address.lease.folder}"
-            return [finding async for finding in _findings(health, where)]
+            return [finding async for finding in _findings(health, address.url, where)]
     except InvalidInput:
         raise
     except DatabaseUnavailable as error:
@@ -80,7 +87,7 @@ async def _examined(place: Place) -> list[Finding]:
         await address.release()
 
 
-async def _findings(health: Health, where: str) -> AsyncIterator[Finding]:
+async def _findings(health: Health, url: str, where: str) -> AsyncIterator[Finding]:
     server = await health.server()
     yield database(server, where)
     yield connections(server)
@@ -89,10 +96,31 @@ async def _findings(health: Health, where: str) -> AsyncIterator[Finding]:
     yield fitting(number)
     yield threads()
     if number == schema.newest():
+        yield await _keeping(url)
         workers = await health.workers()
         yield working(workers)
         for finding in standing_still(await health.troubles()):
             yield finding
+
+
+async def _keeping(url: str) -> Finding:
+    """Asks the payload store whether it works. Nothing is recorded: that is for who first writes to it."""
+    database = Database(url, size=1, patience=PATIENCE, name="onward doctor")
+    try:
+        settings = Settings.from_environment()
+        place = await Payloads(database, replace(settings, url=None, root=None)).place()
+        if settings.url is not None and (place is None or not place.recorded):
+            place = Store(Objects.open(settings.url), Layout(settings.root or "onward"), False)
+        if place is None:
+            return keeping(None, False)
+        if place.recorded:
+            await Payloads(database, settings).check_recorded()
+        await place.objects.check(place.layout.probe)
+        return keeping(place.objects.address, place.recorded)
+    except (InvalidInput, StoreUnavailable) as error:
+        return Finding(FAIL, "payloads", str(error))
+    finally:
+        await database.close()
 
 
 # ---- one finding each: facts in, finding out ------------------------------------------------------------------------
@@ -134,6 +162,14 @@ def fitting(number: int) -> Finding:
         advice = "another machine runs a newer Onward; upgrade here: pip install --upgrade onward"
         return Finding(FAIL, "schema", f"{number}, this release knows {newest}", advice)
     return Finding(OK, "schema", f"{number}, as this release needs")
+
+
+def keeping(address: str | None, recorded: bool) -> Finding:
+    if address is None:
+        advice = "set ONWARD_PAYLOAD_URL: file:///folder, s3://bucket, gs://bucket or az://container"
+        return Finding(WARN, "payloads", f"no store: values over {INLINE >> 20} MiB are refused", advice)
+    said = f"{address} can be read and written"
+    return Finding(OK, "payloads", said if recorded else f"{said}; not used yet")
 
 
 def threads() -> Finding:

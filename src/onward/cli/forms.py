@@ -7,13 +7,21 @@ from typing import Any
 
 from onward.client import Run, Step
 from onward.core import durations
-from onward.core.codec import PLAIN
+from onward.core.codec import PLAIN, Ref
 from onward.store.runs import WorkerRecord
 
 
 def encoded(value: Any) -> str:
     """On one line. Integers of any size come out as they went in."""
-    return PLAIN.encode(value, "what is to be printed").decode()
+    return PLAIN.encode(value_form(value), "what is to be printed").decode()
+
+
+def value_form(value: Any) -> Any:
+    """A run's or step's value; a pointer where it lies outside."""
+    if not isinstance(value, Ref):
+        return value
+    p = value.pointer
+    return {"$payload": {"key": p.key, "sha256": p.sha256, "size": p.size, "contentType": p.content_type}}
 
 
 def run_form(run: Run) -> dict[str, Any]:
@@ -25,15 +33,15 @@ def run_form(run: Run) -> dict[str, Any]:
         "status": run.status,
         "state": run.state,
         "reason": run.reason,
-        "input": run.input,
-        "output": run.output,
+        "input": value_form(run.input),
+        "output": value_form(run.output),
         "error": run.error,
         "metadata": dict(run.metadata),
         "idempotencyKey": run.idempotency_key,
         "rerunOf": run.rerun_of,
         "retention": _duration(run.retention),
-        "startedAt": _moment(run.started_at),
-        "completedAt": _moment(run.completed_at),
+        "startedAt": moment(run.started_at),
+        "completedAt": moment(run.completed_at),
     }
 
 
@@ -44,10 +52,10 @@ def step_form(step: Step) -> dict[str, Any]:
         "kind": step.kind,
         "status": step.status,
         "attempt": step.attempt,
-        "output": step.output,
+        "output": value_form(step.output),
         "error": step.error,
-        "startedAt": _moment(step.started_at),
-        "completedAt": _moment(step.completed_at),
+        "startedAt": moment(step.started_at),
+        "completedAt": moment(step.completed_at),
     }
 
 
@@ -58,12 +66,13 @@ def worker_form(worker: WorkerRecord) -> dict[str, Any]:
         "alive": worker.alive,
         "serves": list(worker.serves or ()),
         "owned": worker.owned,
-        "startedAt": _moment(worker.started_at),
+        "startedAt": moment(worker.started_at),
         "silentFor": round(worker.silent_for, 3),
     }
 
 
-def _moment(when: datetime | None) -> str | None:
+def moment(when: datetime | None) -> str | None:
+    """In UTC."""
     return None if when is None else when.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 

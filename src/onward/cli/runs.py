@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
-from onward.cli import differences, forms, times
+from onward.cli import differences, forms, sizes, times
 from onward.cli.arguments import json_value, loose_value, moment, pairs
 from onward.cli.options import Place, printing, reaching
 from onward.cli.paper import Line, Paper, Span, cut, table
@@ -17,6 +18,7 @@ from onward.client import Client, Run, RunPage, Step
 from onward.client.records import run_of, step_of
 from onward.client.why import for_tenant
 from onward.core import ids
+from onward.core.codec import Ref
 from onward.errors import OnwardError
 from onward.store.runs import Runs
 
@@ -90,7 +92,7 @@ def _row(run: Run) -> list[Span]:
         (run.state, STATUS_STYLES.get(run.state, "cyan")),
         (times.ago(run.started_at, now), "dim"),
         (took, "dim"),
-        ("" if run.input is None else forms.encoded(run.input), ""),
+        (_short(run.input), ""),
     ]
 
 
@@ -135,7 +137,7 @@ def _step_row(step: Step) -> list[Span]:
     path = f"{step.parent} / {step.name}" if step.parent else step.name
     took = times.span((step.completed_at - step.started_at).total_seconds()) if step.completed_at else ""
     said = f"{step.error['type']}: {step.error['message']}" if step.error else ""
-    output = said or ("" if step.output is None else forms.encoded(step.output))
+    output = said or _short(step.output)
     style = "red" if step.status == "failed" else ""
     return [
         (path, "bold"),
@@ -145,6 +147,13 @@ def _step_row(step: Step) -> list[Span]:
         (took, "dim"),
         (output, style),
     ]
+
+
+def _short(value: Any) -> str:
+    """For a column: nothing, JSON, or where it lies."""
+    if isinstance(value, Ref):
+        return sizes.brief(value.pointer)
+    return "" if value is None else forms.encoded(value)
 
 
 # ---- steering -----------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from uuid import UUID
 
 from rich.cells import cell_len
 
+from onward.cli import sizes
 from onward.cli.paper import Line, clean, cut, fit, right
 from onward.cli.times import ago, local, span
 from onward.client.records import error_of
@@ -87,7 +88,7 @@ def _head(run: RunRecord, now: datetime, width: int) -> Iterator[Line]:
     since = "" if ago(run.started_at, now) == "just now" else f" ({ago(run.started_at, now)})"
     yield [(f"started {local(run.started_at, now)}{since} · {verb} {span(took)}", "dim")]
     if run.input != b"null":
-        yield [("input ", "dim"), (cut(run.input.decode(), width - 6), "")]
+        yield [("input ", "dim"), (cut(sizes.shown(run.input), width - 6), "")]
     if run.rerun_of is not None:
         yield [(f"rerun of {run.rerun_of}", "dim")]
     if run.reason is not None:
@@ -153,7 +154,7 @@ class _Layout:
         glyph, _ = self._marks[run.status]
         style = STATUS_STYLES.get(run.status, "cyan")
         word = run.status if run.status != "running" else f"{run.state} …"
-        note = _error(run.error) if run.error else run.output.decode() if run.output and run.output != b"null" else ""
+        note = _error(run.error) if run.error else _value(run.output)
         if run.status == "running":
             note = f"onward why {run.run_id}"
         head = f"{glyph} {word}"
@@ -201,9 +202,13 @@ def _note(step: StepRecord, now: datetime) -> str:
         return _pending(step, now)
     if step.error is not None:
         return tries + _error(step.error)
-    if step.output is None or step.output == b"null":
-        return tries + ("timed out" if step.kind == "wait" else "")
-    return tries + step.output.decode()
+    if step.kind == "wait" and step.output == b"null":
+        return tries + "timed out"
+    return tries + _value(step.output)
+
+
+def _value(data: bytes | None) -> str:
+    return "" if data is None or data == b"null" else sizes.shown(data)
 
 
 def _pending(step: StepRecord, now: datetime) -> str:

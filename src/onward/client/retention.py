@@ -5,8 +5,8 @@ without its row is garbage that a list of what is to do finds. So one transactio
 its objects are to follow (`removed`), and the objects go afterwards, in batches that may all be repeated:
 
 1. Which runs are due, each with the moment of its removal.
-2. Which of their objects others point to: reruns, parents of invoked runs. Pointers to a run that is gone only come
-   from rows that are there, so whatever is journalled after this look points to nothing else.
+2. Which of their objects others point to: reruns, parents of invoked runs. What is journalled after this look can only
+   repeat such a pointer: nobody else has one.
 3. All else below their prefixes is deleted.
 4. They are done, unless the moment has changed: then one of the others has gone meanwhile, and the look was too old.
 
@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from onward.client.payloads import Payloads, Place
+from onward.client.payloads import Payloads, Place, patiently
 from onward.core import pointers
 from onward.payloads.layout import Owner
 from onward.store.database import Database
@@ -65,18 +65,16 @@ async def remove_expired(database: Database, payloads: Payloads, *, told: Told =
 async def _delete(references: References, removals: Removals, place: Place, due: list[Removed]) -> Counts:
     """The objects of these runs, but for what others need."""
     needed = keys(await references.needed(run.run_id for run in due))
-    slots, counts = asyncio.Semaphore(_SIDE_BY_SIDE), Counts()
+    slots = asyncio.Semaphore(_SIDE_BY_SIDE)
 
     async def one(run: Removed) -> tuple[Counts, bool]:
+        owner = Owner(run.tenant, run.workflow, run.run_id)
         async with slots:
-            return await _delete_of(place, Owner(run.tenant, run.workflow, run.run_id), needed)
+            return await patiently(lambda: _delete_of(place, owner, needed), None)
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(run)) for run in due]
-    for task in tasks:
-        counts += task.result()[0]
-    await removals.finish([(run, task.result()[1]) for run, task in zip(due, tasks, strict=True)])
-    return counts
+    done = await asyncio.gather(*map(one, due))
+    await removals.finish([(run, kept) for run, (_, kept) in zip(due, done, strict=True)])
+    return sum((counts for counts, _ in done), Counts())
 
 
 async def _delete_of(place: Place, owner: Owner, needed: set[str]) -> tuple[Counts, bool]:

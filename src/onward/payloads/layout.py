@@ -42,6 +42,7 @@ _LONGEST_SEGMENT, _KEPT_OF_IT = 150, 100
 _LONGEST_ROOT = 300  # S3 takes keys of 1,024 bytes; ours have up to 500 without their root
 
 _ROOT = re.compile(r"(?:(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.-]+(?:/|\Z))+")
+_BESIDE = re.compile(r"~[0-9a-f]{12}(?=\.[a-z]+\Z)")
 _OWNED = re.compile(
     r"(workflow-payloads|executions|tmp/batch)/([^/]+)/([^/]+)/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/"
     r"(signals/)?[^/]+"
@@ -146,6 +147,11 @@ def beside(key: str, sha256: str) -> str:
     """Where an object goes when its key is taken by another one."""
     stem, dot, extension = _parts(key)
     return f"{stem}~{sha256[:12]}{dot}{extension}"
+
+
+def first(key: str) -> str:
+    """The key that `beside` began with; any other key is its own."""
+    return _BESIDE.sub("", key)
 
 
 def staging(key: str, unique: UUID) -> str:

@@ -52,7 +52,7 @@ class References:
             yield await self.of(ids)
 
     async def needed(self, owners: Iterable[UUID]) -> list[bytes]:
-        """The pointers that keep objects of these runs, wherever they are. Read it after what it is to be held against."""
+        """The pointers that keep objects of these runs, wherever they are. Read it last (see the function)."""
         return [row[0] for row in await self._database.fetch("select onward.list_needed($1)", list(owners))]
 
     async def owners(self, run_ids: Iterable[UUID]) -> list[OwnerRecord]:

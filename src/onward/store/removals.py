@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from onward.store.database import Database
 
 
 class Removed(NamedTuple):
-    """A run whose rows are gone and whose objects are to be deleted. `removed_at` tells one removal from a later one."""
+    """A run whose rows are gone and whose objects are to be deleted. `removed_at`: which removal."""
 
     run_id: UUID
     tenant: str
@@ -37,6 +37,15 @@ class Removals:
         row = await self._database.fetchrow("select * from onward.remove_expired($1)", limit)
         assert row is not None
         return row["removed"], row["looked_at"] == limit
+
+    async def begin_sweep(self, interval: timedelta) -> bool:
+        """May the caller sweep now? One may, an interval."""
+        may: bool = await self._database.fetchval("select onward.begin_sweep($1)", interval)
+        return may
+
+    async def set_ceiling(self, days: int) -> None:
+        """How long any run is kept at the most."""
+        await self._database.fetch("select onward.set_ceiling($1)", days)
 
     async def removed(self, limit: int) -> list[Removed]:
         return [Removed(*row) for row in await self._database.fetch("select * from onward.list_removed($1)", limit)]

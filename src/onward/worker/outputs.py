@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 
 from onward.authoring.engine import Work
 from onward.client import inputs
-from onward.client.payloads import Payloads
+from onward.client.payloads import Key, Payloads
 from onward.core import ids, pointers
 from onward.core.codec import PLAIN, Codec, Ref, Referred
 from onward.core.names import shown
+from onward.core.pointers import Pointer
 from onward.core.replay import Call
 from onward.payloads import contents
 from onward.payloads.layout import EXTENSIONS, Owner
@@ -52,9 +53,11 @@ class Outputs:
 
     async def of_step(self, call: Call, work: Work, value: Any) -> tuple[bytes, Any]:
         """What is journalled for what a step returned, and what the body gets."""
-        if isinstance(value, Ref):  # it passes on what it was given: nothing is copied
+        if isinstance(value, Ref):  # it passes on what it was given
             call.whole = not work.ref
-            return pointers.encode(value.pointer, held=work.ref), value if work.ref else None
+            own = await self._own(value.pointer, lambda at, kind: at.step(self.owner, call.path, kind))
+            data = pointers.encode(own, held=work.ref)
+            return data, self.ref(data, work.codec) if work.ref else None
         data, value = work.codec.trip(value, what := f"step {shown(call.path)}")
         payloads = self._payloads
         if payloads.is_small(data) and not work.ref and type(value) is not bytes:
@@ -71,7 +74,7 @@ class Outputs:
     async def of_run(self, value: Any) -> bytes:
         """What is recorded for what the body returned."""
         if isinstance(value, Ref):
-            return pointers.encode(value.pointer)
+            return pointers.encode(await self._own(value.pointer, lambda at, _: at.output(self.owner)))
         workflow, payloads, owner = self._run.workflow, self._payloads, self.owner
         data = workflow.output_codec.encode(value, what := f"the result of workflow {workflow.name!r}")
         ref = isinstance(workflow.output_codec, Referred)
@@ -80,6 +83,18 @@ class Outputs:
         told = self._run.trouble("its output cannot be written")
         return await self.patiently(
             lambda: payloads.recorded(data, what, lambda at: at.output(owner), ref=ref, told=told)
+        )
+
+    async def _own(self, pointer: Pointer, key: Key) -> Pointer:
+        """A pointer that this run may journal: its own as it is; another run's payload is copied, since it goes with
+        that run."""
+        place = await self.patiently(lambda: self._payloads.required("a Ref"))
+        if place.layout.owner(pointer.key) in (None, self.owner):
+            return pointer
+        content, kind = await self._payloads.read(pointer), EXTENSIONS[pointer.content_type]
+        told = self._run.trouble(f"a copy of {pointer.key} cannot be written")
+        return await self.patiently(
+            lambda: self._payloads.create(lambda at: key(at, kind), content, pointer.content_type, told)
         )
 
     def keeping(self, call: Call, type: str, value: Any) -> Work:  # noqa: A002  contract
@@ -115,5 +130,6 @@ class Outputs:
                 return await write()
             except TRANSIENT as error:
                 self._run.check()
-                _log.warning("run %s: a payload is not written yet: %s", self._run.key, error or type(error).__name__)
+                said = "run %s: a payload is not written yet: %s"
+                _log.warning(said, self._run.key, error or type(error).__name__, extra=self._run.about)
                 await asyncio.sleep(1.0)

@@ -60,7 +60,7 @@ class Readings:
         self._run.fetches.ahead(
             r.output for r in self._run.coming() if r.output and pointers.is_pointer(r.output) and not _held(r)
         )
-        self._begin(self._give(call, row))
+        self._begin(self._give(call, row), f"step {shown(row.path)}")
 
     async def _give(self, call: Call, row: Row) -> None:
         assert row.output is not None
@@ -78,7 +78,7 @@ class Readings:
         try:
             return await self._run.fetches.whole(data, self._run.trouble("its input cannot be read"))
         except OnwardError as error:
-            raise self._parked(error) from error
+            raise self._parked(error, "the input") from error
         finally:
             self.busy -= 1
 
@@ -89,7 +89,7 @@ class Readings:
         try:
             return await self._run.fetches.load(pointer, self._run.trouble(f"{pointer.key} cannot be read"))
         except OnwardError as error:
-            raise self._parked(error) from error
+            raise self._parked(error, "a Ref") from error
         finally:
             self.busy -= not inside
             self._run.stirred()
@@ -98,7 +98,7 @@ class Readings:
         """Signals came that only somebody who reads them can tell whether they match."""
         if not self.judging:
             self.judging = True
-            self._begin(self._judge(undecided))
+            self._begin(self._judge(undecided), "a signal")
 
     async def _judge(self, undecided: Sequence[Undecided]) -> None:
         told = self._run.trouble("a signal cannot be read")
@@ -117,8 +117,8 @@ class Readings:
         for task in list(self._tasks or ()):
             task.cancel()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._run.loop.create_task(self._parking(work))
+    def _begin(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        task = self._run.loop.create_task(self._parking(work, what))
         if self._tasks is None:
             self._tasks = {}
         self._tasks[task] = None
@@ -129,18 +129,18 @@ class Readings:
             self._tasks.pop(task, None)
             self._tasks = self._tasks or None
 
-    async def _parking(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _parking(self, work: Coroutine[Any, Any, None], what: str) -> None:
         try:
             await work
         except OnwardError as error:
-            self._parked(error)
+            self._parked(error, what)
         except Exception as error:
             self._run.failed(error)
 
-    def _parked(self, error: OnwardError) -> asyncio.CancelledError:
+    def _parked(self, error: OnwardError, what: str) -> asyncio.CancelledError:
         """The run stands still until the object is back; its coroutine ends here."""
         if not self._run.over:
-            self._run.park(f"{type(error).__name__}: {error}")
+            self._run.park(f"{type(error).__name__}: {error} (needed for {what} of run {self._run.key})")
         return asyncio.CancelledError()
 
 

@@ -45,14 +45,8 @@ begin
         union
         select owner, borrower from onward.borrowed where borrower = any (v_gone)
         union
-        select run_id, parent from onward.run where parent = any (v_gone)
-        union
-        select w.owner, n.run_id
-          from way w
-         cross join lateral (
-                select b.borrower as run_id from onward.borrowed b where b.owner = w.run_id
-                union all
-                select p.parent from onward.run p where p.run_id = w.run_id and p.parent is not null) n
+        select w.owner, b.borrower
+          from way w join onward.borrowed b on b.owner = w.run_id
          where w.run_id = any (v_gone))
     insert into onward.borrowed (owner, borrower)
     select w.owner, w.run_id
@@ -61,14 +55,18 @@ begin
     on conflict do nothing;
 
     update onward.removed d
-       set removed_at = case when removed_at = 'infinity' then v_now
-                             else greatest(v_now, removed_at + interval '1 microsecond') end
+       set removed_at = greatest(v_now, nullif(removed_at, 'infinity') + interval '1 microsecond')
      where run_id in (select owner from onward.borrowed where borrower = any (v_gone));
     insert into onward.removed as d (run_id, tenant, workflow, removed_at)
     select run_id, tenant, workflow, v_now from onward.run
      where run_id = any (v_gone) and exists (select 1 from onward.setting where name = 'payload_url')
-    on conflict (run_id) do update set removed_at = greatest(v_now, d.removed_at + interval '1 microsecond');
+    on conflict (run_id) do update
+       set removed_at = greatest(v_now, nullif(d.removed_at, 'infinity') + interval '1 microsecond');
 
+    insert into onward.tally (tenant, workflow, metric, label, count)
+    select r.tenant, r.workflow, 'removed', x.status, count(*)
+      from onward.run r join onward.run_result x on x.run_id = r.run_id
+     where r.run_id = any (v_gone) group by 1, 2, 4;
     delete from onward.borrowed where borrower = any (v_gone);
     delete from onward.step where run_id = any (v_gone);
     delete from onward.pending where run_id = any (v_gone);

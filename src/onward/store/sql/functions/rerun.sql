@@ -1,9 +1,10 @@
 -- A new run with another's input and, with p_from, with its journal before that step; some outputs replaced.
 -- Kept is what was committed before the step (and nothing from inside it): a replay of the copy asks for exactly
--- that. Called by: clients, with an id of their own. Locks: none; what it reads is never changed.
+-- that. Called by: clients, with an id of their own. Locks: the original for key share, so that
+-- retention does not remove it in the middle; what it reads is never changed.
 -- Twice: the id is there, nothing is done. Answers: ok, unknown (no such run), no step (p_from is not journalled).
 create or replace function onward.rerun(
-    p_tenant text, p_run uuid, p_new uuid, p_from text, p_names text[], p_outputs bytea[])
+    p_tenant text, p_run uuid, p_new uuid, p_from text, p_names text[], p_outputs bytea[], p_trace text default null)
 returns text
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -12,7 +13,8 @@ declare
     v_now timestamptz := onward.now();
     v_end bigint;
 begin
-    if not exists (select 1 from onward.run where run_id = p_run and tenant = p_tenant) then
+    perform 1 from onward.run where run_id = p_run and tenant = p_tenant for key share;
+    if not found then
         return 'unknown';
     end if;
     if p_from is not null then
@@ -22,8 +24,9 @@ begin
         end if;
     end if;
 
-    insert into onward.run (run_id, tenant, workflow, version, input_hash, retention, rerun_of, started_at)
-    select p_new, tenant, workflow, version, input_hash, retention, p_run, v_now from onward.run where run_id = p_run
+    insert into onward.run (run_id, tenant, workflow, version, input_hash, retention, rerun_of, started_at, trace)
+    select p_new, tenant, workflow, version, input_hash, retention, p_run, v_now, p_trace
+      from onward.run where run_id = p_run
     on conflict do nothing;
     if not found then
         return 'ok';
@@ -39,6 +42,10 @@ begin
      where s.run_id = p_run and s.seq < v_end and not starts_with(s.name, p_from || e'\x1f')
      order by s.seq;
 
+    insert into onward.running (tenant, workflow, started_at, run_id)
+    select tenant, workflow, started_at, run_id from onward.run where run_id = p_new;
+    insert into onward.tally (tenant, workflow, metric, label, count)
+    select tenant, workflow, 'started', '', 1 from onward.run where run_id = p_new;
     insert into onward.borrowed (owner, borrower)    -- what is kept may point to objects of the runs that it is from
     select p_run, p_new
     union
