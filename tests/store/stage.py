@@ -71,7 +71,7 @@ class Client(Actor):
         parent: UUID | None = None,
         call: str | None = None,
     ) -> list[Started]:
-        return await self.runs.start(workflow, runs or [run()], parent=parent, call=call)
+        return await self.runs._start(workflow, runs or [run()], parent, call)  # once: `start` would ask again
 
     async def new(self, workflow: str = "w", **options: Any) -> UUID:
         """A run that was not there."""

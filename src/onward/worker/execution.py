@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, Protocol
 
 from onward.authoring.definition import Workflow
 from onward.client.payloads import Payloads, Told
+from onward.client.traces import Spans
 from onward.core import pointers
 from onward.core.names import shown
 from onward.core.replay import Call, Replay, Row
@@ -39,8 +40,10 @@ from onward.worker.deadlines import Deadlines
 from onward.worker.fetches import Fetches
 from onward.worker.readings import Readings
 from onward.worker.rest import TURNS, Turns
+from onward.worker.tallies import Tally
 from onward.worker.tasks import Body, Counting
 from onward.worker.threads import Threads
+from onward.worker.traces import Traced
 
 _log = logging.getLogger("onward")
 
@@ -71,6 +74,8 @@ class Host(Protocol):
     counting: Counting
     payloads: Payloads
     fetches: Fetches
+    tally: Tally
+    spans: Spans | None
     executing: int
 
     def admits(self, run: Execution, inside: bool) -> bool:
@@ -99,9 +104,9 @@ class Execution:
     __slots__ = (  # without them, and with sets in place of dicts, a suspended run takes twice the memory
         "_asking", "_backing_off", "_ended", "_ending", "_futures", "_gated", "_held", "_more", "_queued",
         "_registered", "_resting", "_starting", "_strays", "_timer", "_unanswered", "body", "cancelled",
-        "executing", "failures", "host", "inner", "key", "leaving", "loop", "main", "mode", "now",
-        "out", "over", "readings", "receipt", "replay", "replaying", "stir", "suspect", "tasks", "waits", "watched",
-        "workflow",
+        "counts", "executing", "failures", "host", "inner", "key", "leaving", "loop", "main", "mode", "now",
+        "out", "over", "readings", "receipt", "replay", "replaying", "stir", "suspect", "tasks", "traced", "waits",
+        "watched", "workflow",
     )
     # fmt: on
 
@@ -124,6 +129,10 @@ class Execution:
         self.waits: dict[str, Want] = {}
         self._backing_off: dict[str, None] = {}  # of them, the steps that are not being tried again yet
         self.readings = Readings(self)
+        self.counts = host.tally.of(out.tenant, workflow.name)
+        self.traced = None if host.spans is None else Traced(host.spans, out)
+        if self.traced is not None:
+            self.traced.told(out.rows)
         self.executing = 0  # steps that execute; a back-off does not
         self.tasks: dict[asyncio.Task[Any], None] = {}  # of the body's, beside `main`, that have called a step
         self.inner: dict[str, set[asyncio.Task[Any]]] = {}  # those that were called within a step, by its path
@@ -275,7 +284,8 @@ class Execution:
         self._starting.clear()
         waiting = [future for future in self._futures.values() if not future.done()]
         if self.tasks or waiting:
-            _log.warning("run %s: the body ended while steps were running; they are cancelled", self.key)
+            said = "run %s: the body ended while steps were running; they are cancelled"
+            _log.warning(said, self.key, extra=self.about)
         else:
             self._rests()
         for task in self.tasks:
@@ -298,6 +308,11 @@ class Execution:
         """Something else has changed: a body that rests is looked at now."""
         if self._resting:
             self.at_rest()
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What a log record that is about it carries."""
+        return {"run_id": self.key, "workflow": self.workflow.name}
 
     # ---- for its readings ---------------------------------------------------------------------------------
 
@@ -456,23 +471,24 @@ class Execution:
         coming = (Want(b.path, "retry", b.attempt, seconds=0.0) for b in self.failures.values() if not b.due)
         return (*self.waits.values(), *coming)
 
-    def diverged(self, why: str) -> None:
+    def diverged(self, why: str, detail: str = "") -> None:
         """The journal and the code do not fit: the run stands still, and goes on once fitting code is back."""
-        self.park(f"{NonDeterminism.__name__}: {why}")
+        self.park(f"{NonDeterminism.__name__}: {why}", detail)
 
     def failed(self, error: BaseException) -> None:
         """Onward itself has made a mistake with this run: it stands still, and the others go on."""
-        _log.error("run %s: the engine failed", self.key, exc_info=error)
+        _log.error("run %s: the engine failed", self.key, exc_info=error, extra=self.about)
         if not self.over:
             self.park(f"an error inside Onward: {type(error).__name__}: {error}")
 
-    def park(self, why: str) -> None:
-        """The run stands still. It is tried again when a worker starts, every five minutes, and at `resume`."""
-        _log.warning("run %s of %s is parked: %s", self.key, self.workflow.name, why)
+    def park(self, why: str, detail: str = "") -> None:
+        """The run stands still. It is tried again when a worker starts, every five minutes, and at `resume`. `detail`
+        may hold values of the user's: it is kept with the run, for those who may see it, and stays out of the log."""
+        _log.warning("run %s of %s is parked: %s", self.key, self.workflow.name, why, extra=self.about)
         self.stop_tasks()
         self.is_over()
         self.host.left(self, release=False)
-        self.host.committer.ask(Farewell(), Ask(self.out.run_id, self.receipt, "park", note=why))
+        self.host.committer.ask(Farewell(), Ask(self.out.run_id, self.receipt, "park", note=why + detail))
 
     def answered_ask(self, ask: Ask, answer: Answer) -> None:
         self._asking = False
@@ -494,6 +510,8 @@ class Execution:
             self.lost(answer.word)
 
     def _absorb(self, answer: Answer) -> None:
+        if self.traced is not None:
+            self.traced.told(answer.rows)
         for row in answer.rows:
             self.replay.add(row)
         if answer.rows or answer.word == "stale":
@@ -542,6 +560,8 @@ class Execution:
         self.receipt = out.receipt
         self.mode = Mode.ENDING if self._ending else Mode.HOT
         self.suspect = out.deaths > 0
+        if self.traced is not None:
+            self.traced.told(out.rows)
         for row in out.rows:
             self.replay.add(row)
         self._more = bool(out.rows)
@@ -555,8 +575,12 @@ class Execution:
     def answered_result(self, result: Result, word: str, at: datetime) -> None:
         self._unanswered -= 1
         if word in ("ok", "paused"):
-            _, _, path, kind, output, error, attempt, _ = result
+            _, _, path, kind, output, error, attempt, seconds = result
             self.leaving = self.leaving or word == "paused"
+            if kind == "run":
+                self.counts.step(path, seconds)
+            if self.traced is not None:
+                self.traced.journalled(result, at)
             self.replay.add(Row(path, kind, output, error, attempt, at))
             if self.out.deaths:
                 self.out = self.out._replace(deaths=0)
@@ -565,7 +589,10 @@ class Execution:
         else:
             self.lost(word)
 
-    def answered_end(self, end: End, word: str, told: bool) -> None:
+    def answered_end(self, end: End, word: str, told: bool, at: datetime) -> None:
+        if self.traced is not None and word in ("ok", "gone"):
+            # gone: a live worker's own copy of the batch that was not answered has ended it (a cancel has another word)
+            self.traced.ended(end.status, end.error, at)
         if word == "ok":
             self.is_over()
             self.host.ended(self, told)

@@ -242,6 +242,7 @@ class Verbs:
             if delay is None:
                 return self._result(call, None, error_record, attempt, began), None
             failed = attempt
+            run.counts.retry(call.path)
             # until the database says that it is time; the want stays until the step is journalled, since it is
             # what remembers, through a crash, how often the step has failed
             again = Want(call.path, "retry", failed, seconds=delay, attempts=work.retry.attempts, error=error_record)
@@ -271,7 +272,9 @@ class Verbs:
         try:
             return codec.decode(row.output)
         except InvalidInput as error:
-            self._run.diverged(f"what {shown(row.path)} has journalled does not fit what the code declares: {error}")
+            self._run.diverged(
+                f"what {shown(row.path)} has journalled does not fit what the code declares", f": {error}"
+            )
             raise asyncio.CancelledError from error
 
     # ---- sleeps and waits ------------------------------------------------------------------------------------------
@@ -384,7 +387,7 @@ class Verbs:
             run.host.executing += 1
             try:
                 data = inputs.encode(workflow, value)
-                await self._children.start(run, child, workflow, data, call.kind)
+                await self._children.start(run, child, workflow, data, call)
             except (InvalidInput, PayloadTooLarge) as error:
                 row = await self._journalled(call, self._result(call, None, faults.of_step(error).encode(), 1, began))
             except BaseException:

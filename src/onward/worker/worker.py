@@ -25,14 +25,16 @@ from typing import Any, Self
 from uuid import UUID
 
 from onward.authoring.definition import Workflow
-from onward.client import address
+from onward.client import address, traces
 from onward.client.payloads import Payloads
+from onward.client.sweeper import Sweeper
 from onward.core import durations
 from onward.core.durations import Duration
 from onward.errors import OnwardError, WorkflowVersionMismatch
 from onward.store.database import TRANSIENT, Database
 from onward.store.handouts import Ask, HandOut, HandOuts, Served, Verdict, WorkerDead
 from onward.store.listener import Listener
+from onward.store.tallies import Tallies
 from onward.worker import options
 from onward.worker.announcer import Announcer
 from onward.worker.bodies import play
@@ -44,9 +46,11 @@ from onward.worker.execution import Execution, Mode
 from onward.worker.fetches import Fetches
 from onward.worker.heart import Heart
 from onward.worker.rest import Turns
+from onward.worker.tallies import Tally
 from onward.worker.tasks import Counting
 from onward.worker.threads import Threads
 from onward.worker.verbs import Verbs
+from onward.worker.webhooks import Deliverer
 
 _log = logging.getLogger("onward")
 
@@ -130,6 +134,10 @@ class Worker:
         self._store = HandOuts(self._database)
         self.payloads = Payloads(self._database)
         self.fetches = Fetches(self.payloads)
+        self.tally = Tally(Tallies(self._database))
+        self.spans = traces.begin()
+        self._sweeper = Sweeper(self._database, self.payloads)
+        self._deliverer = Deliverer(self._database, payloads=self.payloads)
         self._children = Children(self._database, self.payloads, self._chore)
         self.turns = Turns()
         self.threads = Threads(self._thread_count)
@@ -145,7 +153,10 @@ class Worker:
         self.committer = Committer(self._store, lambda: self._heart.worker_id, self._declared_dead, self._flushed)
         try:
             await self.payloads.check_recorded()  # and the schema fits, or says what to do
+            await self._sweeper.start()
+            await self.tally.start()
             await self._listener.start()
+            await self._deliverer.start()
             await self._heart.start()
             with contextlib.suppress(*TRANSIENT):  # they open again when they are called
                 await self._store.open()
@@ -156,7 +167,7 @@ class Worker:
         self.committer.start()
         self._loops = [
             asyncio.create_task(loop(), name=f"onward-{loop.__name__.strip('_')}")
-            for loop in (self._claim_loop, self._attend_loop, self._announcer.loop)
+            for loop in (self._claim_loop, self._attend_loop, self._announcer.loop, self.tally.loop, self._sweeper.run)
         ]
         for task in (*self._loops, *self.committer.tasks, *self._heart.tasks, *self._listener.tasks):
             task.add_done_callback(self._loop_ended)
@@ -202,11 +213,13 @@ class Worker:
         if self._chores:
             await asyncio.wait(self._chores, timeout=2)  # a child that was given up is cancelled
         await _cancel([*getattr(self, "_loops", ()), *self._chores])
+        await self._deliverer.stop()
         await self.committer.stop()
         await self._heart.stop()
         await self.fetches.stop()
         self._database.patience = 2.0
         with contextlib.suppress(*TRANSIENT):
+            await self.tally.add()
             if self._heart.worker_id:
                 await self._store.retire(self._heart.worker_id)
                 await self._announcer.flush(work=True)
@@ -282,11 +295,13 @@ class Worker:
         if cached is not None:
             self._evict(cached)
         if out.partial:  # the coroutine is gone, and the claim left out what it knew
-            out = out._replace(rows=await self._store.journal(out.run_id))
+            journal = await self._store.journal(out.run_id)
+            out = out._replace(rows=[*journal[: len(journal) - len(out.rows)], *out.rows])
         workflow = self._workflows.get((out.workflow, out.version))
         if workflow is None:  # a bug, but no reason to stop serving the others
             served = max((v for name, v in self._workflows if name == out.workflow), default=0)
-            _log.error("%s", WorkflowVersionMismatch(out.workflow, served, out.version))
+            about = {"run_id": str(out.run_id), "workflow": out.workflow}
+            _log.error("%s", WorkflowVersionMismatch(out.workflow, served, out.version), extra=about)
             self.committer.ask(Farewell(), Ask(out.run_id, out.receipt, "release"))
             return
         run = self._hot[out.run_id] = Execution(self, out, workflow)
@@ -347,7 +362,7 @@ class Worker:
 
     def trouble(self, run: Execution, text: str | None) -> None:
         if text is not None:
-            _log.warning("run %s waits for the payload store: %s", run.key, text)
+            _log.warning("run %s waits for the payload store: %s", run.key, text, extra=run.about)
         self._chore(self._note(run.out.run_id, run.receipt, text))
 
     async def _look_at_store(self) -> None:

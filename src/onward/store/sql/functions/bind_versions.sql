@@ -5,7 +5,7 @@ language plpgsql as $$
 begin
     with bound as (
         update onward.run r
-           set version = s.version, retention = coalesce(r.retention, s.retention)
+           set version = s.version, retention = onward.retained(coalesce(r.retention, s.retention))
           from (select distinct on (workflow) workflow, version, retention from onward.serves
                  where worker_id = p_worker order by workflow, version desc) s
          where r.run_id = any (p_runs) and r.version is null and r.workflow = s.workflow

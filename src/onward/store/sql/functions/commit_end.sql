@@ -28,9 +28,17 @@ begin
         return null;
     end if;
     delete from onward.message where msg_id = p_run;
-    insert into onward.run_result (run_id, status, output, error, completed_at, expires_at)
-    values (p_run, p_status, p_output, p_error, v_now, v_now + onward.kept(p_run));
+    with ended as (
+        insert into onward.run_result (run_id, status, output, error, completed_at, expires_at,
+                                       tenant, workflow, started_at)
+        select p_run, p_status, p_output, p_error, v_now, v_now + onward.kept(r.retention),
+               r.tenant, r.workflow, r.started_at
+          from onward.run r where r.run_id = p_run
+        returning tenant, workflow, started_at)
+    delete from onward.running g using ended e
+     where g.tenant = e.tenant and g.workflow = e.workflow and g.started_at = e.started_at and g.run_id = p_run;
     perform onward.clear_run(array[p_run], case when p_parent is not null then array[p_parent] end);
+    perform onward.count_ends(array[p_run]);
     perform onward.announce(array[p_run], p_parent is not null);
     return v_now;
 end

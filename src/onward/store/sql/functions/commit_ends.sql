@@ -13,20 +13,29 @@ declare
     v_ended uuid[];
 begin
     with ended as (
-        select i.run, i.status, i.output, i.error
+        select i.run, i.status, i.output, i.error, r.tenant, r.workflow, r.started_at, r.retention
           from unnest(p_runs, p_receipts, p_rows, p_statuses, p_outputs, p_errors)
                as i (run, receipt, rows, status, output, error)
          cross join lateral (
                 select m.owner, m.receipt from onward.message m where m.msg_id = i.run offset 0) m
+         cross join lateral (
+                select r.tenant, r.workflow, r.started_at, r.retention from onward.run r
+                 where r.run_id = i.run offset 0) r
          where m.owner = p_worker and m.receipt = i.receipt
            and i.rows = (select count(*) from onward.step s where s.run_id = i.run)),
     cleared as (
         delete from onward.message m where m.msg_id = any (array(select run from ended))),
     results as (
-        insert into onward.run_result (run_id, status, output, error, completed_at, expires_at)
-        select run, status, output, error, p_now, p_now + onward.kept(run) from ended)
+        insert into onward.run_result (run_id, status, output, error, completed_at, expires_at,
+                                       tenant, workflow, started_at)
+        select run, status, output, error, p_now, p_now + onward.kept(retention), tenant, workflow, started_at
+          from ended),
+    stopped as (
+        delete from onward.running g using ended e
+         where g.tenant = e.tenant and g.workflow = e.workflow and g.started_at = e.started_at and g.run_id = e.run)
     select coalesce(array_agg(run), '{}') into v_ended from ended;
 
+    perform onward.count_ends(v_ended);
     perform onward.clear_run(v_ended, p_parents);
     if cardinality(v_ended) = cardinality(p_runs) then
         return null;

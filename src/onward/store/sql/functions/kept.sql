@@ -1,6 +1,6 @@
--- How long a run is kept once it has ended. One that no worker ever took has the default of @workflow.
--- Called by: whatever ends runs. Reads only.
-create or replace function onward.kept(p_run uuid) returns interval
-language sql stable as $$
-    select coalesce((select r.retention from onward.run r where r.run_id = p_run), interval '30 days')
+-- How long a run is kept once it has ended, by its retention. One that no worker ever took has the default of @workflow.
+-- Called by: whatever ends runs.
+create or replace function onward.kept(p_retention interval) returns interval
+language sql immutable as $$
+    select coalesce(p_retention, interval '30 days')
 $$;

@@ -10,7 +10,7 @@
 create or replace function onward.start_runs(
     p_ids uuid[], p_tenant text, p_workflow text, p_versions integer[], p_keys text[], p_hashes bytea[],
     p_inputs bytea[], p_searches text[], p_retentions float8[], p_delays float8[], p_parent uuid,
-    p_call text, p_rerun_of uuid default null)
+    p_call text, p_rerun_of uuid default null, p_traces text[] default null)
 returns table (run_id uuid, same boolean)
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -39,23 +39,26 @@ begin
 
     with item as (
         select i.*, coalesce(i.version, v_version) as bound
-          from unnest(p_ids, p_versions, p_keys, p_hashes, p_inputs, p_searches, p_retentions, p_delays)
-               with ordinality as i (id, version, key, hash, input, search, retention, delay, ord)),
+          from unnest(p_ids, p_versions, p_keys, p_hashes, p_inputs, p_searches, p_retentions, p_delays, p_traces)
+               with ordinality as i (id, version, key, hash, input, search, retention, delay, trace, ord)),
     inserted as (
         insert into onward.run as r (run_id, tenant, workflow, version, idempotency_key, input_hash,
-                                     retention, parent, rerun_of, started_at)
+                                     retention, parent, rerun_of, started_at, trace)
         select id, p_tenant, p_workflow, bound, key, hash,
-               coalesce(make_interval(secs => retention), case when bound is not null then coalesce(
+               onward.retained(coalesce(make_interval(secs => retention), case when bound is not null then coalesce(
                    (select s.retention from onward.serves s join onward.worker w using (worker_id)
                      where s.workflow = p_workflow and s.version = bound and w.lease_until > v_now limit 1),
-                   interval '30 days') end),
-               case p_call when 'invoke' then p_parent end, p_rerun_of, v_now
+                   interval '30 days') end)),
+               case p_call when 'invoke' then p_parent end, p_rerun_of, v_now, trace
           from item order by key, id
         on conflict do nothing
         returning r.run_id),
     inputs as (
         insert into onward.run_input (run_id, input, search)
         select id, input, search::jsonb from item join inserted i on i.run_id = item.id),
+    running as (
+        insert into onward.running (tenant, workflow, started_at, run_id)
+        select p_tenant, p_workflow, v_now, i.run_id from inserted i),
     messages as (
         insert into onward.message (msg_id, tenant, queue, version, visible_at)
         select id, p_tenant, '__wf_' || p_workflow, coalesce(bound, 0),
@@ -64,6 +67,8 @@ begin
     select count(*) into v_created from inserted;
 
     if v_created > 0 then
+        insert into onward.tally (tenant, workflow, metric, label, count)
+        values (p_tenant, p_workflow, 'started', '', v_created);
         perform pg_notify('onward_work', '');
     end if;
 
