@@ -3,6 +3,7 @@
 This is the whole public API, with `onward.errors`. Below it lie layers; an arrow never points up:
 
     cli                     the commands
+    server                  REST
     worker                  claims runs, plays their bodies, commits what they did
     client                  starts, signals, steers and reads runs
     store │ payloads │ embedded │ authoring    SQL │ large values │ the Postgres that comes along │ writing workflows

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from onward import Client, Context, Start, Worker, workflow
 from onward.errors import InvalidInput, PayloadTooLarge
+from rest import serving
 
 
-@pytest.fixture
-async def client(url: str) -> AsyncIterator[Client]:
-    async with Client(url) as client:
-        yield client
+@pytest.fixture(params=["database", "server"])
+async def client(request: pytest.FixtureRequest, url: str) -> AsyncIterator[Client]:
+    async with AsyncExitStack() as stack:
+        there = url if request.param == "database" else (await stack.enter_async_context(serving(url, auth="none"))).url
+        yield await stack.enter_async_context(Client(there))
 
 
 @workflow

@@ -602,7 +602,7 @@ async def test_a_cancel_tells_the_former_owner_and_the_children(stage: Stage) ->
     child = await stage.root.new("c", parent=out.run_id, call="invoke")
     free = await stage.root.new("c", parent=out.run_id, call="start")
     row = await stage.root.fetchrow("select * from onward.cancel('t', $1)", out.run_id)
-    assert tuple(row) == ("cancelled", worker.id, [child])
+    assert tuple(row)[:3] == ("cancelled", worker.id, [child])
     assert (await stage.root.describe(free)).status == "running", "a started run goes its own way"
     for table in ("pending", "signal"):
         assert await stage.root.fetchval(f"select count(*) from onward.{table}") == 0

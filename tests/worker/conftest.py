@@ -13,15 +13,16 @@ import asyncpg
 import pytest
 
 from onward import Client, RunHandle, Worker, Workflow
+from rest import serving
 
 
 class World:
     """One database with its clients and workers; everything is closed at the end."""
 
-    def __init__(self, url: str, stack: AsyncExitStack) -> None:
+    def __init__(self, url: str, stack: AsyncExitStack, client: Client) -> None:
         self.url = url
         self._stack = stack
-        self.client = Client(url)
+        self.client = client
 
     async def worker(self, *workflows: Workflow[Any, Any], **options: Any) -> Worker:
         return await self._stack.enter_async_context(Worker(workflows, self.url, **options))
@@ -43,6 +44,7 @@ class World:
         for task in worker._loops:
             task.cancel()
         await worker._heart.stop()
+        await worker._deliverer.stop()
         await worker.committer.stop()
         for run in [*worker._hot.values(), *worker._cache.values()]:
             worker._evict(run)
@@ -94,11 +96,15 @@ class World:
 
 
 @pytest.fixture
-async def world(url: str) -> AsyncIterator[World]:
+async def world(url: str, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """`both` in a test's marks: once with a client of the database, once with one of a server."""
     async with AsyncExitStack() as stack:
-        world = World(url, stack)
-        stack.push_async_callback(world.client.close)
-        yield world
+        there = url
+        if getattr(request, "param", "database") == "server":
+            there = (await stack.enter_async_context(serving(url, auth="none"))).url
+        client = Client(there)
+        stack.push_async_callback(client.close)
+        yield World(url, stack, client)
 
 
 Until = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]

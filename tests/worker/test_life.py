@@ -12,6 +12,7 @@ import pytest
 
 from onward import Backoff, Client, Context, GiveUp, Retry, RetryAfter, Start, current_step, workflow
 from onward.errors import Conflict, InvalidInput, NotFound, OnwardError, RunCancelled, RunFailed, StepFailed
+from rest import both
 
 log: list[Any] = []
 
@@ -205,6 +206,7 @@ async def is_cancelled(ctx: Context) -> None:
             log.append("refused")
 
 
+@both
 async def test_cancel_reaches_a_running_step_and_is_final(world: Any, until: Any) -> None:
     await world.worker(is_cancelled)
     run = await world.client.start(is_cancelled)
@@ -222,6 +224,7 @@ async def _true(value: bool) -> bool:
     return value
 
 
+@both
 async def test_a_completed_run_cannot_be_cancelled_or_paused(world: Any) -> None:
     await world.worker(retries)
     run = await world.client.start(retries)
@@ -278,6 +281,7 @@ async def parent(ctx: Context, what: str) -> Any:
         return [failure.step, failure.type, failure.message]
 
 
+@both
 async def test_an_invoked_child_gives_its_result_or_its_failure(world: Any) -> None:
     await world.worker(parent, child)
     good = await world.client.start(parent, "y")
@@ -314,6 +318,7 @@ async def _count(ask: Any, wanted: int) -> Any:
 # ---- divergence ------------------------------------------------------------------------------------------
 
 
+@both
 async def test_a_journal_that_no_longer_fits_parks_the_run_until_fitting_code_is_back(world: Any, until: Any) -> None:
     @workflow(name="changing")
     async def old(ctx: Context) -> Any:
@@ -387,6 +392,7 @@ def test_current_step_outside_a_step_says_so() -> None:
 # ---- starting, listing, rerunning ------------------------------------------------------------------------
 
 
+@both
 async def test_an_idempotency_key_gives_the_run_that_is_there(world: Any) -> None:
     first = await world.client.start(child, "x", idempotency_key="k")
     again = await world.client.start(child, "x", idempotency_key="k")
@@ -401,6 +407,7 @@ async def test_an_idempotency_key_gives_the_run_that_is_there(world: Any) -> Non
             await other.cancel(first.id)
 
 
+@both
 async def test_start_many_keeps_the_order_and_skips_taken_keys(world: Any) -> None:
     await world.client.start(child, "other", idempotency_key="k7")
     handles = await world.client.start_many(child, (Start(str(i), idempotency_key=f"k{i}") for i in range(2500)))
@@ -411,6 +418,7 @@ async def test_start_many_keeps_the_order_and_skips_taken_keys(world: Any) -> No
     assert inputs == ["0", "other", "2499"]
 
 
+@both
 async def test_an_error_of_start_many_carries_the_handles_so_far(world: Any) -> None:
     items = [Start(str(i)) for i in range(1500)] + [Start({1, 2})]
     with pytest.raises(InvalidInput) as caught:
@@ -418,6 +426,7 @@ async def test_an_error_of_start_many_carries_the_handles_so_far(world: Any) -> 
     assert len(caught.value.handles) == 1000
 
 
+@both
 async def test_the_filters_of_runs(world: Any) -> None:
     @workflow(name="orders")
     async def orders(ctx: Context, order: dict[str, Any]) -> None: ...
@@ -451,6 +460,7 @@ async def three_steps(ctx: Context) -> Any:
     return [await ctx.step.run(n, note, n) for n in ("a", "b", "c")]
 
 
+@both
 async def test_a_rerun_keeps_what_was_before_the_step_and_replaces_outputs(world: Any) -> None:
     await world.worker(three_steps)
     run = await world.client.start(three_steps)
@@ -469,6 +479,7 @@ async def test_a_rerun_keeps_what_was_before_the_step_and_replaces_outputs(world
         await world.client.rerun(run.id, from_step="b", with_outputs={"c": 1})
 
 
+@both
 async def test_a_delayed_start_waits(world: Any, until: Any) -> None:
     await world.worker(three_steps)
     run = await world.client.start(three_steps, delay="1h")
@@ -477,6 +488,7 @@ async def test_a_delayed_start_waits(world: Any, until: Any) -> None:
     assert await run.result(timeout=10) == ["a", "b", "c"]
 
 
+@both
 async def test_result_times_out_and_failure_has_its_cause(world: Any) -> None:
     @workflow(name="fails")
     async def fails(ctx: Context) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from onward import Context, workflow
 from onward.errors import Conflict, NotFound, StepFailed
+from rest import both
 
 waiting: list[str] = []
 
@@ -64,6 +65,7 @@ async def test_a_thousand_runs_signalled_while_they_suspend_all_wake(world: Any)
     assert await asyncio.gather(*(run.result(timeout=20) for run in runs)) == [{"n": n} for n in range(300)]
 
 
+@both
 async def test_a_signal_that_came_early_is_kept_for_the_wait(world: Any) -> None:
     await world.worker(waits_late)
     run = await world.client.start(waits_late)
@@ -71,6 +73,7 @@ async def test_a_signal_that_came_early_is_kept_for_the_wait(world: Any) -> None
     assert await run.result(timeout=10) == "early"
 
 
+@both
 async def test_the_first_waiter_that_matches_gets_it(world: Any, until: Any) -> None:
     await world.worker(waits_twice)
     run = await world.client.start(waits_twice)
@@ -117,6 +120,7 @@ async def test_nested_objects_match_as_postgres_contains_does(
         assert await run.result(timeout=10) == payload
 
 
+@both
 async def test_an_unbuffered_signal_is_dropped_when_nobody_waits(world: Any, until: Any) -> None:
     await world.worker(waits)
     run = await world.client.start(waits)
@@ -126,6 +130,7 @@ async def test_an_unbuffered_signal_is_dropped_when_nobody_waits(world: Any, unt
     assert await run.result(timeout=10) is True  # None would mean that the time-out passed
 
 
+@both
 async def test_none_only_ever_means_that_the_time_out_passed(world: Any, until: Any) -> None:
     await world.worker(times_out)
     run = await world.client.start(times_out)
@@ -138,6 +143,7 @@ async def test_none_only_ever_means_that_the_time_out_passed(world: Any, until: 
     assert await run.result(timeout=10) == [None, True]
 
 
+@both
 async def test_an_ended_run_cannot_be_signalled(world: Any) -> None:
     await world.worker(waits)
     run = await world.client.start(waits)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, TypeVarTuple, overload
 from uuid import UUID
 
+from onward.authoring.current import executing
 from onward.authoring.definition import Workflow, attempt_limit, name_of
 from onward.authoring.engine import Batch, Engine, Wait, Work
 from onward.authoring.handoff import Handoff
@@ -350,6 +351,9 @@ class _QuietOnReplay(logging.LoggerAdapter[logging.Logger]):
         return not self._engine.replaying and super().isEnabledFor(level)
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        run = {"run_id": str(self._engine.run_id), "workflow": self._engine.workflow.name}
-        kwargs["extra"] = {**run, **(kwargs.get("extra") or {})}
+        about = {"run_id": str(self._engine.run_id), "workflow": self._engine.workflow.name}
+        step = executing.get()
+        if step is not None and step.run_id == about["run_id"]:
+            about["step"] = names.readable(step.path)
+        kwargs["extra"] = {**about, **(kwargs.get("extra") or {})}
         return msg, kwargs

@@ -7,8 +7,13 @@ import click
 from onward.cli.dev import dev
 from onward.cli.doctor import doctor
 from onward.cli.migrate import migrate
+from onward.cli.payload import payload
+from onward.cli.queue import queue
 from onward.cli.runs import runs
+from onward.cli.server import server
 from onward.cli.start import start
+from onward.cli.token import token
+from onward.cli.topic import topic
 from onward.cli.why import why
 from onward.cli.worker import worker
 from onward.cli.workers import workers
@@ -24,5 +29,5 @@ def onward() -> None:
     """
 
 
-for command in (dev, worker, start, runs, why, workers, doctor, migrate):
+for command in (dev, worker, server, start, runs, queue, topic, payload, why, workers, token, doctor, migrate):
     onward.add_command(command)

@@ -1,29 +1,35 @@
-"""`onward dev`: a database, and a worker that starts anew when the code changes; one process to stop.
+"""`onward dev`: a database, REST, and a worker that starts anew when the code changes; one process to stop.
 
 The worker is a child, so that every start sees fresh modules and no reload leaves half of the old ones behind. It
 is in a session of its own: Ctrl-C reaches this process alone, which stops it in order. Its stdin is a pipe from
-here: when this process is gone, even by SIGKILL, the pipe ends and the worker stops by itself.
+here: when this process is gone, even by SIGKILL, the pipe ends and the worker stops by itself. REST is served by this
+process, so it stays there while the worker comes and goes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from onward.cli import apps
+from onward.cli import apps, logs
 from onward.cli.options import Place, reaching_all_tenants
+from onward.cli.server import PORT
 from onward.client.address import Address, resolve
 from onward.embedded.trouble import from_os
 from onward.errors import DatabaseUnavailable
 from onward.store.database import shown
 from onward.store.health import examine
+
+if TYPE_CHECKING:
+    from onward.server.serving import Serving
 
 GRACE = "2s"
 """What running steps get at a reload: they are executed again, and the developer is waiting."""
@@ -31,21 +37,24 @@ GRACE = "2s"
 
 @click.command()
 @click.argument("app")
+@click.option("--port", type=click.IntRange(0, 65535), help=f"Where REST is served on 127.0.0.1; default: {PORT}.")
+@logs.formatted
 @reaching_all_tenants
-def dev(app: str, place: Place) -> None:
-    """Work on APP with a database and a worker that reloads.
+def dev(app: str, port: int | None, log_format: str, place: Place) -> None:
+    """Work on APP with a database, REST and a worker that reloads.
 
     The worker restarts when a .py file changes. Without --url the database is the embedded Postgres of the nearest
     .onward folder from here upward; where there is none it is created here.
     """
-    asyncio.run(Dev(app, place).run())
+    logs.write(log_format, logging.WARNING)  # what is told at INFO is about files that changed, and is told here anyway
+    asyncio.run(Dev(app, place, port, log_format).run())
 
 
 class Dev:
     """One session at the desk."""
 
-    def __init__(self, app: str, place: Place) -> None:
-        self._app, self._place = app, place
+    def __init__(self, app: str, place: Place, port: int | None, log_format: str) -> None:
+        self._app, self._place, self._port, self._log_format = app, place, port, log_format
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
         self._child: asyncio.subprocess.Process | None = None
@@ -60,21 +69,42 @@ class Dev:
         database = await resolve(self._place.url)
         try:
             await _check(database.url)
-            self._greet(folder, database)
-            watching = asyncio.create_task(self._watch(folder))
-            await self._serve()
-            self._stop.set()
-            await watching
+            async with contextlib.AsyncExitStack() as stack:
+                rest = self._rest(database.url)
+                if rest is not None:
+                    await stack.enter_async_context(rest)
+                self._greet(folder, database, rest)
+                watching = asyncio.create_task(self._watch(folder))
+                await self._serve()
+                self._stop.set()
+                await watching
         finally:
             await self._end_child()
             ended = await database.release()
         used = "; others still use its database" if database.lease else ""
         click.echo("bye: the worker and its database are stopped" if ended else f"bye: the worker is stopped{used}")
 
-    def _greet(self, folder: Path, database: Address) -> None:
+    def _rest(self, url: str) -> Serving | None:
+        """For programs of this machine. None where another one listens on the usual port, another `dev` for
+        instance."""
+        from onward.server.application import app
+        from onward.server.serving import PortTaken, Serving, listen
+
+        try:
+            listening = listen("127.0.0.1", PORT if self._port is None else self._port)
+        except PortTaken as error:
+            if self._port is not None:
+                raise
+            click.secho(f"REST is not served: {error}", fg="yellow", err=True)
+            return None
+        return Serving(app(url, "none"), listening, local=True, grace=2)
+
+    def _greet(self, folder: Path, database: Address, rest: Serving | None) -> None:
         where = shown(database.url) + (f"  (embedded, in {database.lease.folder})" if database.lease else "")
         click.secho(f"onward dev {self._app}", bold=True)
         click.echo(f"  database  {where}")
+        if rest is not None:
+            click.echo(f"  REST      {rest.url}/v1, described at {rest.url}/openapi.json")
         click.echo(f"  reloads   when a .py file changes in {folder}")
         click.echo("  look in   onward runs list, onward runs show ID, onward why ID")
         click.echo("  Ctrl-C    stops everything\n")
@@ -103,7 +133,8 @@ class Dev:
         return self._changed.is_set()
 
     async def _start_child(self) -> asyncio.subprocess.Process:
-        command = [sys.executable, "-m", "onward.cli", "worker", self._app, "--for-dev", "--grace", GRACE]
+        options = ["--for-dev", "--grace", GRACE, "--log-format", self._log_format]
+        command = [sys.executable, "-m", "onward.cli", "worker", self._app, *options]
         env = dict(os.environ)
         if self._place.url:  # not on the command line, where every user of the machine could read the password
             env["ONWARD_URL"] = self._place.url

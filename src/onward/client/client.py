@@ -1,13 +1,13 @@
-"""`Client`: the runs of one tenant, on Postgres."""
+"""`Client`: the runs of one tenant, in a Postgres or behind a server."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
+import copy
 import itertools
 import re
-from collections.abc import AsyncIterator, Generator, Iterable, Mapping
+import time
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
@@ -15,9 +15,13 @@ from uuid import UUID, uuid4
 
 from onward.authoring.definition import Workflow, name_of, version_number
 from onward.authoring.handoff import Handoff
-from onward.client import address, inputs, signals
+from onward.client import inputs, questions, signals, traces
+from onward.client.arrivals import Arrivals
 from onward.client.handle import RunHandle
+from onward.client.links import Link, link
 from onward.client.payloads import Payloads
+from onward.client.questions import Question
+from onward.client.queues import Queue
 from onward.client.records import (
     Run,
     RunPage,
@@ -29,20 +33,19 @@ from onward.client.records import (
     run_of,
     step_of,
 )
-from onward.client.results import Results
+from onward.client.topics import Topics
 from onward.core import durations, ids, names, pointers
-from onward.core.codec import PLAIN, Codec, Referred, searchable
+from onward.core.codec import PLAIN, Codec, Referred
 from onward.core.durations import Duration
 from onward.errors import Conflict, InvalidInput, NotFound, OnwardError, RunCancelled, RunFailed
 from onward.payloads.layout import Owner
 from onward.store.database import Database
-from onward.store.runs import ListQuery, NewRun, RunRecord, Runs, StepRecord, WorkerRecord
+from onward.store.runs import Begun, NewRun, RunRecord, Runs, StepRecord, WorkerRecord
 
 I = TypeVar("I")  # noqa: E741  input
 O = TypeVar("O")  # noqa: E741  output
 
 _CHUNK = 1000
-_STATUSES = ("running", "completed", "failed", "cancelled")
 _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 """What Postgres takes in no text."""
 
@@ -51,15 +54,9 @@ class Client:
     """Starts, signals, steers and reads runs. Connects when first used; `async with`, or `close()`."""
 
     def __init__(self, url: str | None = None, *, token: str | None = None, tenant: str = "default") -> None:
-        if token is not None:
-            raise InvalidInput("a token is for a REST server (http://…); a database is opened by its URL alone")
         self.tenant = names.tenant_name(tenant)
-        self._url = url
-        self._address: address.Address | None = None
-        self._database: Database | None = None
-        self._results: Results | None = None
-        self._payloads: Payloads | None = None
-        self._opening = asyncio.Lock()
+        self._link: Link = link(url, token)
+        self.arrivals = Arrivals(self._link.database)
 
     async def __aenter__(self) -> Self:
         return self
@@ -71,16 +68,8 @@ class Client:
 
     async def close(self) -> None:
         """May be called twice. A client that was closed connects again when it is used again."""
-        results, self._results = self._results, None
-        self._payloads = None
-        database, self._database = self._database, None
-        place, self._address = self._address, None
-        if results is not None:
-            await results.close()
-        if database is not None:
-            await database.close()
-        if place is not None:
-            await place.release()
+        await self.arrivals.close()
+        await self._link.close()
 
     # ---- starting ------------------------------------------------------------------------------------------
 
@@ -120,15 +109,12 @@ class Client:
         """Starts a run. The same idempotency key with the same input gives the run that is there."""
         item = Start(input, idempotency_key=idempotency_key, delay=delay, retention=retention, version=version)
         runs = await self._runs()
-        (new,) = await self._new_runs(workflow, [item])
+        (new,) = await self.new_runs(workflow, [item])
         started = (await runs.start(name_of(workflow), [new]))[0]
         if started.run_id != new.run_id:
             await self._discard(name_of(workflow), [new])
         if not started.same:
-            raise Conflict(
-                f"the idempotency key {idempotency_key!r} belongs to run {started.run_id} of "
-                f"{name_of(workflow)!r}, which was started with another input: use another key"
-            )
+            raise key_taken(idempotency_key, started.run_id, name_of(workflow))
         return self._handle(str(started.run_id), started.run_id == new.run_id, workflow)
 
     async def start_many(self, workflow: Workflow[I, O] | str, items: Iterable[Start]) -> list[RunHandle[O]]:
@@ -139,7 +125,7 @@ class Client:
         try:
             runs = await self._runs()
             while items_of_chunk := list(itertools.islice(source, _CHUNK)):
-                chunk = await self._new_runs(workflow, items_of_chunk)
+                chunk = await self.new_runs(workflow, items_of_chunk)
                 found = await runs.start(name_of(workflow), chunk)
                 for new, started in zip(chunk, found, strict=True):
                     handles.append(self._handle(str(started.run_id), started.run_id == new.run_id, workflow))
@@ -168,11 +154,18 @@ class Client:
 
     async def signal(self, run_id: str, event: str, payload: Any = None, *, buffer: bool = True) -> SignalResult:
         """Gives a payload to the run's wait for `event`, or keeps it for the next one that matches."""
+        return await self.send(uuid4(), run_id, event, payload, buffer=buffer)
+
+    async def send(self, signal_id: UUID, run_id: str, event: str, payload: Any, *, buffer: bool) -> SignalResult:
+        """`signal` under an id: sent twice, it comes once."""
         names.event_name(event)
         payload = True if payload is None else payload
         runs = await self._runs()
-        sent = await signals.new(runs, self.payloads, ids.parse(run_id), event, payload, buffer, self._owner)
-        outcome = (await runs.signal([sent]))[0]
+        sent = await signals.new(runs, self.payloads, signal_id, ids.parse(run_id), event, payload, buffer, self._owner)
+        began = time.time_ns()
+        [told] = await runs.send([sent])
+        traces.signalled(sent, told, began)
+        outcome = told.outcome
         if outcome == "unknown":
             raise _no_run(run_id)
         if outcome == "ended":
@@ -201,7 +194,7 @@ class Client:
 
     async def cancel(self, run_id: str) -> Run:
         """Ends a run as cancelled. When this returns, nothing of it is journalled any more."""
-        status = await (await self._runs()).cancel(ids.parse(run_id))
+        status = await (await self._runs()).cancel(ids.parse(run_id), traces.cancelled)
         if status is None:
             raise _no_run(run_id)
         if status != "cancelled":
@@ -221,14 +214,20 @@ class Client:
     ) -> RunHandle[Any]:
         """A new run with the same input; `from_step` keeps what was journalled before that step, `with_outputs`
         replaces some of it."""
+        return await self.repeat(inputs.new_id(), run_id, from_step, with_outputs)
+
+    async def repeat(
+        self, new_id: UUID, run_id: str, from_step: str | None, with_outputs: Mapping[str, Any] | None
+    ) -> RunHandle[Any]:
+        """`rerun` under an id: asked for twice, it is one run."""
         outputs = {
             name: inputs.encoded(value, f"the output of {name!r}") for name, value in (with_outputs or {}).items()
         }
-        new_id = inputs.new_id()
-        if outputs:
+        if outputs and self._link.near:
             await self._check_kept(run_id, from_step, outputs)
             outputs = {name: await self._replaced(run_id, new_id, name, data) for name, data in outputs.items()}
-        word = await (await self._runs()).rerun(ids.parse(run_id), new_id, from_step, outputs)
+        runs = await self._runs()
+        word = await runs.rerun(ids.parse(run_id), new_id, from_step, outputs, traces.current())
         if word == "unknown":
             raise _no_run(run_id)
         if word == "no step":
@@ -243,10 +242,9 @@ class Client:
 
     async def outcome(self, run_id: str, timeout: Duration | None, codec: Codec | None) -> Any:
         """`result` for a caller that knows how the output is to be decoded."""
-        runs = await self._runs()
-        assert self._results is not None
+        await self._runs()
         seconds = None if timeout is None else durations.seconds(timeout, what="timeout")
-        record = await self._results.wait(runs, ids.parse(run_id), seconds)
+        record = await self._link.wait(self.tenant, ids.parse(run_id), seconds)
         if record.status == "cancelled":
             raise RunCancelled(f"run {run_id} was cancelled")
         if record.status == "failed":
@@ -273,32 +271,49 @@ class Client:
 
         `input` holds what the input must contain, nested or by path: {"user": {"id": 42}} or {"user.id": 42}.
         """
-        if status is not None and status not in _STATUSES:
-            raise InvalidInput(f"status is one of {', '.join(_STATUSES)}; got {status!r}")
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
-            raise InvalidInput(f"limit is a whole number from 1 to 1000, got {limit!r}")
         name = None if workflow is None else name_of(workflow)
-        after_time, after_id = _after(cursor)
-        query = ListQuery(name, status, _moment(since), _moment(until), _patterns(input), after_time, after_id, limit)
-        return RunQuery(self, query)
+        return RunQuery(self, questions.question(name, status, since, until, input, cursor, limit))
 
-    async def page(self, query: ListQuery) -> RunPage:
-        runs = await self._runs()
-        records = await runs.page(query._replace(limit=query.limit + 1))
-        page, more = records[: query.limit], len(records) > query.limit
-        cursor = _cursor(page[-1]) if more else None
+    async def page(self, question: Question) -> RunPage:
+        records, cursor = await self.records(question)
 
         async def following(cursor: str) -> RunPage:
-            after_time, after_id = _after(cursor)
-            return await self.page(query._replace(after_time=after_time, after_id=after_id))
+            return await self.page(question.after(cursor))
 
-        return RunPage([run_of(record, self.payloads) for record in page], cursor, following)
+        return RunPage([run_of(record, self.payloads) for record in records], cursor, following)
 
     async def workflows(self) -> list[WorkflowCounts]:
         """Every workflow that has runs, with how many."""
         return [WorkflowCounts(*record) for record in await (await self._runs()).workflows()]
 
-    # ---- for the commands: records with what people do not see in `Run` and `Step` -----------------------------------
+    # ---- for the commands and the server: records, with what people do not see in `Run` and `Step` -------------------
+
+    def of(self, tenant: str) -> Client:
+        """Of another tenant, over the same connections: nobody need close it."""
+        other = copy.copy(self)
+        other.tenant = names.tenant_name(tenant)
+        return other
+
+    async def begin(self, workflow: str, new: Sequence[NewRun]) -> list[Begun]:
+        """Starts what `new_runs` made, at most a thousand, and tells what is there then."""
+        begun = await (await self._runs()).begin(workflow, new)
+        taken = [run for run, there in zip(new, begun, strict=True) if there.run_id != run.run_id]
+        await self._discard(workflow, taken)
+        return begun
+
+    async def ended(self, run_id: str, seconds: float) -> bool:
+        """Waits for the end of a run, and no longer than this."""
+        await self._runs()
+        try:
+            await self._link.wait(self.tenant, ids.parse(run_id), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    async def records(self, question: Question) -> tuple[list[RunRecord], str | None]:
+        """A page, and its cursor."""
+        await self._runs()
+        return await self._link.page(self.tenant, question)
 
     async def record(self, run_id: str | UUID) -> RunRecord:
         found = await (await self._runs()).describe([ids.parse(run_id)])
@@ -316,31 +331,39 @@ class Client:
         return await (await self._runs()).workers()
 
     async def database(self) -> Database:
-        await self._runs()
-        assert self._database is not None
-        return self._database
+        return await self._link.database()
+
+    # ---- queues and topics -------------------------------------------------------------------------------------------
+
+    def queue(self, name: str, max_receives: int | None = None) -> Queue:
+        """A queue of messages. With `max_receives`, one that was received so often goes to the dead letters."""
+        return self._link.queue(self, name, max_receives)
+
+    @property
+    def topics(self) -> Topics:
+        """What is published, and who gets it."""
+        return self._link.topics(self)
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     async def _runs(self) -> Runs:
-        async with self._opening:
-            if self._database is None:
-                self._address = await address.resolve(self._url)
-                self._database = Database(self._address.url, name="onward client")
-                self._results = Results(self._database)
-                self._payloads = Payloads(self._database)
-            return Runs(self._database, self.tenant)
+        return await self._link.runs(self.tenant)
 
     @property
     def payloads(self) -> Payloads:
         """For the commands. Known once the client is connected."""
-        assert self._payloads is not None
-        return self._payloads
+        return self._link.payloads
 
-    async def _new_runs(self, workflow: Workflow[Any, Any] | str, items: Iterable[Start]) -> list[NewRun]:
-        """Ready to be started; large inputs are written side by side."""
-        encoded = [(inputs.new_id(), item, await self._encoded(workflow, item)) for item in items]
-        small, name = self.payloads.keeps, name_of(workflow)
+    async def new_runs(
+        self, workflow: Workflow[Any, Any] | str, items: Iterable[Start], given: Iterable[UUID | None] = ()
+    ) -> list[NewRun]:
+        """Ready to be started; large inputs are written side by side. `given`: ids that somebody else chose."""
+        await self._runs()
+        run_ids = (run_id or inputs.new_id() for run_id in itertools.chain(given, itertools.repeat(None)))
+        encoded = [
+            (run_id, item, await self._encoded(workflow, item)) for item, run_id in zip(items, run_ids, strict=False)
+        ]
+        small, name, trace = self.payloads.keeps, name_of(workflow), traces.current()
         large = [(run_id, data) for run_id, _, data in encoded if not small(data)]
         writes = (inputs.record(self.payloads, self.tenant, name, run_id, data) for run_id, data in large)
         outside = dict(zip([run_id for run_id, _ in large], await asyncio.gather(*writes), strict=True))
@@ -354,6 +377,7 @@ class Client:
                 key=None if item.idempotency_key is None else _key(item.idempotency_key),
                 retention=None if item.retention is None else durations.seconds(item.retention, what="retention"),
                 delay=None if item.delay is None else durations.seconds(item.delay, what="delay"),
+                trace=trace,
             )
             for run_id, item, data in encoded
         ]
@@ -413,15 +437,19 @@ class Client:
 class RunQuery:
     """Runs that are asked for: `await` it for the first page, or go through all of them with `async for`."""
 
-    def __init__(self, client: Client, query: ListQuery) -> None:
-        self._client, self._query = client, query
+    def __init__(self, client: Client, question: Question) -> None:
+        self._client, self._question = client, question
 
     def __await__(self) -> Generator[Any, None, RunPage]:
-        return self._client.page(self._query).__await__()
+        return self._client.page(self._question).__await__()
 
     async def __aiter__(self) -> AsyncIterator[Run]:
-        async for run in await self._client.page(self._query):
+        async for run in await self._client.page(self._question):
             yield run
+
+    async def records(self) -> tuple[list[RunRecord], str | None]:
+        """The first page as it is stored, and its cursor: for the server."""
+        return await self._client.records(self._question)
 
 
 def _key(key: str) -> str:
@@ -432,62 +460,19 @@ def _key(key: str) -> str:
     return key
 
 
+def key_taken(key: str | None, run_id: UUID | None, workflow: str) -> Conflict:
+    return Conflict(
+        f"the idempotency key {key!r} belongs to run {run_id} of {workflow!r}, which was started with another input: "
+        "use another key"
+    )
+
+
 def _no_run(run_id: object) -> NotFound:
     return NotFound(f"no run {run_id}")
 
 
 def _ended(status: str) -> str:
     return "been cancelled" if status == "cancelled" else status
-
-
-def _moment(when: datetime | str | None) -> datetime | None:
-    if isinstance(when, str):
-        try:
-            when = datetime.fromisoformat(when)
-        except ValueError as error:
-            raise InvalidInput(f"a point in time is written 2026-05-01T12:00:00Z, got {when!r}") from error
-    if when is not None and when.tzinfo is None:
-        when = when.astimezone()
-    return when
-
-
-def _patterns(wanted: Mapping[str, Any] | None) -> list[str] | None:
-    """What the input must contain; a dotted key may also be a path."""
-    if wanted is None:
-        return None
-    if not isinstance(wanted, Mapping) or not all(isinstance(path, str) for path in wanted):
-        raise InvalidInput(f'input is what it must contain, as in input={{"user.id": 42}}; got {wanted!r}')
-    nested: dict[str, Any] = {}
-    for path, value in wanted.items():
-        for key in reversed(path.split(".")):
-            value = {key: value}
-        _merge(nested, value, path)
-    encoded = [searchable(PLAIN.encode(p, "the input filter")) for p in (dict(wanted), nested)]
-    return list(dict.fromkeys(encoded))
-
-
-def _merge(place: dict[str, Any], wanted: dict[str, Any], path: str) -> None:
-    """Into dicts that were made here: those of the caller stay as they are."""
-    for key, value in wanted.items():
-        if isinstance(value, dict) and isinstance(below := place.setdefault(key, {}), dict):
-            _merge(below, value, path)
-        elif place.setdefault(key, value) != value:
-            raise InvalidInput(f"the input filter asks for two things at {path!r}")
-
-
-def _cursor(record: RunRecord) -> str:
-    text = f"{record.started_at.isoformat()} {record.run_id}"
-    return base64.urlsafe_b64encode(text.encode()).decode()
-
-
-def _after(cursor: str | None) -> tuple[datetime | None, UUID | None]:
-    if cursor is None:
-        return None, None
-    try:
-        moment, run_id = base64.urlsafe_b64decode(cursor.encode()).decode().split(" ")
-        return datetime.fromisoformat(moment), UUID(run_id)
-    except (ValueError, binascii.Error) as error:
-        raise InvalidInput("this cursor was not given by `runs`: take `next_cursor` of a page") from error
 
 
 __all__ = ["Client", "OnwardError", "RunQuery"]

@@ -33,6 +33,7 @@ def new_run(
     key: str | None = None,
     retention: float | None = None,
     delay: float | None = None,
+    trace: str | None = None,
 ) -> NewRun:
     """A `Workflow` brings its version and retention; for a name the database looks who serves it. `stored`: what is
     recorded in place of the input, where it lies outside; then nobody searches it."""
@@ -43,7 +44,7 @@ def new_run(
     digest = hashlib.sha256(canonical(data)).digest()
     small = stored is None or not pointers.is_pointer(stored)
     search = searchable(data) if small else None
-    return NewRun(run_id, version, key, digest, data if stored is None else stored, search, retention, delay)
+    return NewRun(run_id, version, key, digest, data if stored is None else stored, search, retention, delay, trace)
 
 
 def encode(workflow: Workflow[Any, Any] | str, value: Any) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from onward.client import inputs
 from onward.client.payloads import Payloads
@@ -21,6 +21,7 @@ from onward.store.runs import NewSignal, Runs
 async def new(
     runs: Runs,
     payloads: Payloads,
+    signal_id: UUID,
     run_id: UUID,
     event: str,
     payload: Any,
@@ -28,7 +29,7 @@ async def new(
     owner_of: Callable[[UUID], Awaitable[Owner]],
 ) -> NewSignal:
     """A signal that is ready to be sent."""
-    data, signal_id = inputs.encoded(payload, what := f"the payload of {event!r}"), uuid4()
+    data = inputs.encoded(payload, what := f"the payload of {event!r}")
     if payloads.is_small(data):
         return NewSignal(signal_id, run_id, event, pointers.literal(data), searchable(data), buffer)
     owner = await owner_of(run_id)

@@ -35,7 +35,8 @@ from onward.core import names
 
 
 class Row(NamedTuple):
-    """A row of the journal, as it was committed. Exactly one of `output` and `error` is there."""
+    """A row of the journal, as it was committed. Exactly one of `output` and `error` is there. `began` is told where
+    the database has journalled it and nobody was told before; it decides nothing."""
 
     path: str
     kind: str
@@ -43,6 +44,7 @@ class Row(NamedTuple):
     error: bytes | None
     attempt: int
     at: datetime
+    began: datetime | None = None
 
 
 class State(IntEnum):

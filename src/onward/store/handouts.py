@@ -44,7 +44,8 @@ class BackOff(NamedTuple):
 
 
 class HandOut(NamedTuple):
-    """A run that was handed to this worker. `rows` is what it lacks where `partial`, else the whole journal."""
+    """A run that was handed to this worker. `rows` is what it lacks where `partial`, else the whole journal. `trace`:
+    what its starter was doing (core/traces.py)."""
 
     run_id: UUID
     tenant: str
@@ -58,6 +59,7 @@ class HandOut(NamedTuple):
     partial: bool
     rows: list[Row]
     back_offs: list[BackOff]
+    trace: str | None = None
 
 
 class Result(NamedTuple):
@@ -174,7 +176,7 @@ class News(NamedTuple):
 
 class _AskAnswer(msgspec.Struct):
     answer: str
-    rows: list[tuple[str, str, bytes | None, bytes | None, int, datetime]] = []
+    rows: list[tuple[str, str, bytes | None, bytes | None, int, datetime, datetime]] = []
     waits: list[tuple[str, str, int, float | None]] = []
     undecided: list[tuple[UUID, bytes, str]] = []
 
@@ -321,10 +323,10 @@ async def hold_session(connection: asyncpg.Connection, worker: int) -> bool:
 
 def _hand_out(record: asyncpg.Record) -> HandOut:
     head: Any = tuple(record)
-    names, kinds, outputs, errors, attempts, times, retries, failures, due = head[10:]
-    rows = list(map(Row, names, kinds, outputs, errors, attempts, times)) if names else []
+    names, kinds, outputs, errors, attempts, times, begun, retries, failures, due, trace = head[10:]
+    rows = list(map(Row, names, kinds, outputs, errors, attempts, times, begun)) if names else []
     back_offs = list(map(BackOff, retries, failures, due)) if retries else []
-    return HandOut._make((*head[:10], rows, back_offs))
+    return HandOut._make((*head[:10], rows, back_offs, trace))
 
 
 def _locks(batch: Batch) -> list[UUID]:

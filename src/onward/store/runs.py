@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from onward.store.database import Database
 
 
 class NewRun(NamedTuple):
-    """A run to be started. `hash` tells equal inputs; `search` is the input for the filter."""
+    """A run to be started. `hash` tells equal inputs; `search` is the input for the filter; `trace` is what its starter
+    is doing (core/traces.py)."""
 
     run_id: UUID
     version: int | None
@@ -21,6 +22,7 @@ class NewRun(NamedTuple):
     search: str | None
     retention: float | None
     delay: float | None
+    trace: str | None = None
 
 
 class Started(NamedTuple):
@@ -28,6 +30,16 @@ class Started(NamedTuple):
 
     run_id: UUID | None
     same: bool
+
+
+class Begun(NamedTuple):
+    """What a start met. `same`: the input equals that of the run that is there; `created`: it was not there before;
+    `run_id` None: the id is taken, and not by this tenant."""
+
+    run_id: UUID | None
+    same: bool
+    created: bool
+    record: RunRecord | None
 
 
 class NewSignal(NamedTuple):
@@ -41,6 +53,28 @@ class NewSignal(NamedTuple):
     buffer: bool
     fits: str | None = None
     unfit: str | None = None
+
+
+class Sent(NamedTuple):
+    """What became of a signal: resolved, buffered, dropped, ended, unknown. `appended`: it is there, and was not
+    before; then the rest is known of its run."""
+
+    outcome: str
+    appended: bool = False
+    workflow: str = ""
+    version: int | None = None
+    trace: str | None = None
+
+
+class Cancelled(NamedTuple):
+    """A run that a cancel has ended, itself or with the one that had invoked it."""
+
+    run_id: UUID
+    at: datetime
+    workflow: str
+    version: int | None
+    trace: str | None
+    started_at: datetime
 
 
 class RunRecord(NamedTuple):
@@ -137,7 +171,8 @@ class ListQuery(NamedTuple):
     limit: int
 
 
-_START_RUN = "select * from onward.start_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+_START_RUN = "select * from onward.start_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+_BEGIN = "select * from onward.begin_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 
 
 class Runs:
@@ -154,13 +189,23 @@ class Runs:
         parent: UUID | None = None,
         call: str | None = None,
     ) -> list[Started]:
+        started = await self._start(workflow, runs, parent, call)
+        keyed = any(new.key is not None and one.run_id is None for new, one in zip(runs, started, strict=True))
+        if parent is None and keyed:
+            # a key's run was removed between the insert that met it and the look: now the key is free
+            started = await self._start(workflow, runs, parent, call)
+        return started
+
+    async def _start(
+        self, workflow: str, runs: Sequence[NewRun], parent: UUID | None, call: str | None
+    ) -> list[Started]:
         if len(runs) == 1 and parent is None:
             (row,) = await self._database.fetch(_START_RUN, runs[0][0], self._tenant, workflow, *runs[0][1:])
             return [Started(*row)]
         columns = [list(column) for column in zip(*runs, strict=True)]
-        ids, versions, keys, hashes, inputs, searches, retentions, delays = columns
+        ids, versions, keys, hashes, inputs, searches, retentions, delays, traces = columns
         rows = await self._database.fetch(
-            "select * from onward.start_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+            "select * from onward.start_runs($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, null, $13)",
             ids,
             self._tenant,
             workflow,
@@ -173,32 +218,72 @@ class Runs:
             delays,
             parent,
             call,
+            traces,
         )
         return [Started(*row) for row in rows]
 
+    async def begin(self, workflow: str, runs: Sequence[NewRun]) -> list[Begun]:
+        """Starts runs and tells what is there then."""
+        columns = [list(column) for column in zip(*runs, strict=True)]
+        rows = await self._database.fetch(_BEGIN, columns[0], self._tenant, workflow, *columns[1:])
+        there = [row["run_id"] for row in rows if row["run_id"] and not row["created"]]
+        found = {record.run_id: record for record in await self.describe(there)} if there else {}
+        begun = []
+        for new, row in zip(runs, rows, strict=True):
+            run_id, same, created = row["run_id"], row["same"], row["created"]
+            record = self._begun(workflow, new, row) if created else found.get(run_id)
+            begun.append(Begun(None if record is None else run_id, same, created, record))
+        return begun
+
+    def _begun(self, workflow: str, new: NewRun, row: Mapping[str, Any]) -> RunRecord:
+        """What `describe` would say of a run that was started just now."""
+        return RunRecord(
+            run_id=new.run_id,
+            workflow=workflow,
+            version=row["version"],
+            tenant=self._tenant,
+            status="running",
+            state="queued" if row["served"] or new.delay else "stranded",
+            reason=None,
+            input=new.input,
+            output=None,
+            error=None,
+            idempotency_key=new.key,
+            rerun_of=None,
+            retention=row["retention"],
+            started_at=row["started_at"],
+            completed_at=None,
+        )
+
     async def signal(self, signals: Sequence[NewSignal]) -> list[str]:
-        """An outcome each: resolved, buffered, dropped, ended, unknown."""
+        """An outcome each."""
+        return [sent.outcome for sent in await self.send(signals)]
+
+    async def send(self, signals: Sequence[NewSignal]) -> list[Sent]:
         columns = [list(column) for column in zip(*signals, strict=True)]
         rows = await self._database.fetch(
-            "select outcome from onward.signal($1, $2, $3, $4, $5, $6, $7, $8, $9)", self._tenant, *columns
+            "select * from onward.signal($1, $2, $3, $4, $5, $6, $7, $8, $9)", self._tenant, *columns
         )
-        return [row[0] for row in rows]
+        return [Sent(*row) for row in rows]
 
     async def matches(self, run_id: UUID, event: str) -> list[str]:
         """What the run's waits for the event match."""
         rows = await self._database.fetch("select onward.list_matches($1, $2, $3)", self._tenant, run_id, event)
         return [row[0] for row in rows]
 
-    async def cancel(self, run_id: UUID) -> str | None:
-        """The run's status once it can journal nothing more; None: no such run. Its invoked runs go with it."""
+    async def cancel(self, run_id: UUID, ended: Callable[[Cancelled], None] | None = None) -> str | None:
+        """The run's status once it can journal nothing more; None: no such run. Its invoked runs go with it. `ended` is
+        told of each that this has ended."""
         row = await self._database.fetchrow("select * from onward.cancel($1, $2)", self._tenant, run_id)
         if row is None or row["status"] is None:
             return None
         if row["former"] is not None:
             await self._database.fetch("select onward.await_lanes($1)", row["former"])
+        if row["ended"] is not None and ended is not None:
+            ended(Cancelled(run_id, row["ended"], row["workflow"], row["version"], row["trace"], row["started"]))
         if row["status"] == "cancelled":
             for child in row["children"] or ():
-                await self.cancel(child)
+                await self.cancel(child, ended)
         status: str = row["status"]
         return status
 
@@ -247,15 +332,23 @@ class Runs:
         )
         return [row[0] for row in rows]
 
-    async def rerun(self, run_id: UUID, new_id: UUID, from_step: str | None, outputs: dict[str, bytes]) -> str:
+    async def rerun(
+        self,
+        run_id: UUID,
+        new_id: UUID,
+        from_step: str | None,
+        outputs: dict[str, bytes],
+        trace: str | None = None,
+    ) -> str:
         word: str = await self._database.fetchval(
-            "select onward.rerun($1, $2, $3, $4, $5, $6)",
+            "select onward.rerun($1, $2, $3, $4, $5, $6, $7)",
             self._tenant,
             run_id,
             new_id,
             from_step,
             list(outputs),
             list(outputs.values()),
+            trace,
         )
         return word
 

@@ -12,6 +12,7 @@ from onward.authoring.engine import Work
 from onward.core import durations
 from onward.core.replay import Call
 from onward.errors import OnwardError, StepTimeout
+from onward.worker import traces
 from onward.worker.execution import Execution
 
 _COROUTINE = inspect.CO_COROUTINE
@@ -25,6 +26,7 @@ async def execute(run: Execution, call: Call, work: Work, attempt: int) -> Any:
         run.remember(task)
     step = CurrentStep(run.key, call.path, attempt)
     token = executing.set(step)
+    span = None if run.traced is None else run.traced.enter(call.path)
     run.replay.begin_attempt(call.path)
     deadlines = run.host.deadlines
     number = deadlines.begin(work.timeout, task)
@@ -45,6 +47,8 @@ async def execute(run: Execution, call: Call, work: Work, attempt: int) -> Any:
         raise OnwardError("the step's function was cancelled from inside") from error
     finally:
         deadlines.end(number, task)
+        if span is not None:
+            traces.leave(span)
         executing.reset(token)
         if call.path in run.inner:
             await _ended(run.inner.pop(call.path) - {task})

@@ -15,6 +15,8 @@ from onward.worker.verbs import Verbs, not_awaited
 async def play(run: Execution, verbs: Verbs) -> None:
     """Ends the run with what the body returns or raises, unless the run was taken away meanwhile."""
     tasks.body.set(run.body)
+    if run.traced is not None:
+        run.traced.enter("")
     try:
         output = await _body(run, verbs)
         if unawaited := verbs.not_awaited():

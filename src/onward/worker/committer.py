@@ -43,7 +43,7 @@ class Sender(Protocol):
 
     def answered_ask(self, ask: Ask, answer: Answer) -> None: ...
     def answered_result(self, result: Result, word: str, at: datetime) -> None: ...
-    def answered_end(self, end: End, word: str, told: bool) -> None: ...
+    def answered_end(self, end: End, word: str, told: bool, at: datetime) -> None: ...
     def failed(self, error: Exception) -> None: ...
 
 
@@ -54,7 +54,7 @@ class Farewell:
 
     def answered_ask(self, ask: Ask, answer: Answer) -> None: ...
     def answered_result(self, result: Result, word: str, at: datetime) -> None: ...
-    def answered_end(self, end: End, word: str, told: bool) -> None: ...
+    def answered_end(self, end: End, word: str, told: bool, at: datetime) -> None: ...
     def failed(self, error: Exception) -> None: ...
 
 
@@ -149,7 +149,8 @@ class Committer:
                     first, second = out.halves()
                     return [*await self._send(first), *await self._send(second)]
                 why = f"{type(error).__name__}: {error.args[0] if error.args else ''}"
-                _log.error("the database refused an item of run %s: %s", out.run_id(), why)
+                about = {"run_id": str(out.run_id())}
+                _log.error("the database refused an item of run %s: %s", out.run_id(), why, extra=about)
                 return [(out, _refused(out, why))]
             except (*BROKEN, REFUSED) as error:
                 _log.warning("a batch is sent again: %s", error or type(error).__name__)
@@ -205,7 +206,7 @@ class _Outgoing(NamedTuple):
         for (sender, end), word in zip(self.ends, answers.ends or repeat("ok")):  # noqa: B905
             if not sender.over:
                 try:
-                    sender.answered_end(end, word, answers.told)
+                    sender.answered_end(end, word, answers.told, answers.at)
                 except Exception as error:
                     sender.failed(error)
 

@@ -9,13 +9,14 @@
 --   was freed from a dead worker may still have the pending of a wait that its body had given up (a race that was
 --   decided); settling would hand a signal to it, and the wait that comes next would never get it. There the body
 --   replays first, and its own register or suspend carries the true list.
+-- `begun`: for the rows that this claim has settled, and nobody was told of, when they began; null for the others.
 -- A reaped worker gets the error OW001.
 create or replace function onward.claim(p_worker bigint, p_n integer)
 returns table (
     run_id uuid, tenant text, workflow text, version integer, receipt bigint, parent uuid, started_at timestamptz,
     input bytea, deaths integer, partial boolean,
     names text[], kinds text[], outputs bytea[], errors bytea[], attempts integer[], times timestamptz[],
-    retry_names text[], retry_attempts integer[], retry_due boolean[])
+    begun timestamptz[], retry_names text[], retry_attempts integer[], retry_due boolean[], trace text)
 language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
@@ -65,7 +66,8 @@ begin
              where m.msg_id = c.id
             returning r.run_id, r.tenant, r.workflow, r.version, m.receipt, r.parent, r.started_at, i.input,
                       m.deaths, false, null::text[], null::text[], null::bytea[], null::bytea[],
-                      null::integer[], null::timestamptz[], null::text[], null::integer[], null::boolean[];
+                      null::integer[], null::timestamptz[], null::timestamptz[], null::text[], null::integer[],
+                      null::boolean[], r.trace::text;
         return;
     end if;
 
@@ -84,7 +86,7 @@ begin
                     when exists (select 1 from onward.step s where s.seq > m.progress and s.run_id = c.id) then 0
                     else m.deaths end,       -- it got on since its last death: no suspect any more
                c.mine,
-               j.names, j.kinds, j.outputs, j.errors, j.attempts, j.times, b.names, b.attempts, b.due
+               j.names, j.kinds, j.outputs, j.errors, j.attempts, j.times, j.begun, b.names, b.attempts, b.due, r.trace::text
           from unnest(v_ids, v_mine) as c (id, mine)
           join onward.message m on m.msg_id = c.id
           join onward.run r on r.run_id = c.id
@@ -92,7 +94,8 @@ begin
          cross join lateral (
                 select array_agg(s.name) as names, array_agg(s.kind::text) as kinds, array_agg(s.output) as outputs,
                        array_agg(s.error) as errors, array_agg(s.attempt) as attempts,
-                       array_agg(s.completed_at) as times
+                       array_agg(s.completed_at) as times,
+                       array_agg(case when s.seq > m.cached_seq and c.id = any (v_exact) then s.started_at end) as begun
                   from (select * from onward.step s
                          where s.run_id = c.id and s.seq > case when c.mine then m.cached_seq else 0 end
                          order by s.seq) s) j

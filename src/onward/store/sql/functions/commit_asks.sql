@@ -72,7 +72,8 @@ begin
             'rows', case when a.op in ('register', 'suspend') and m.receipt = a.receipt then (
                 select jsonb_agg(jsonb_build_array(
                            s.name, s.kind, translate(encode(s.output, 'base64'), e'\n', ''),
-                           translate(encode(s.error, 'base64'), e'\n', ''), s.attempt, s.completed_at) order by s.seq)
+                           translate(encode(s.error, 'base64'), e'\n', ''), s.attempt, s.completed_at, s.started_at)
+                           order by s.seq)
                   from unnest(w_runs, w_names) as w (run, name)
                   join onward.step s on s.run_id = w.run and s.name = w.name and s.receipt = 0
                  where w.run = a.run) end,
