@@ -15,11 +15,12 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).parent))
 
 import measures
+import services
 import stores
 
 from onward import Client, embedded
 
-MEASURES = [*measures.MEASURES, *stores.MEASURES]
+MEASURES = [*measures.MEASURES, *stores.MEASURES, *services.MEASURES]
 
 
 async def run(url: str, chosen: list[str], scale: float) -> list[measures.Result]:
