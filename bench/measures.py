@@ -44,7 +44,8 @@ class Place:
     async def fresh(self) -> None:
         """An empty world, vacuumed: one measure does not leave its dead rows to the next."""
         names = (
-            "message, run, run_input, run_result, step, pending, signal, worker, serves, lane, awaited, tally, total"
+            "message, run, run_input, run_result, running, step, pending, signal, worker, serves, lane, awaited, "
+            "tally, total"
         )
         await self.bare.execute("truncate " + ", ".join(f"onward.{n}" for n in names.split(", ")))
 

@@ -5,10 +5,9 @@ language plpgsql as $$
 begin
     insert into onward.tally (tenant, workflow, metric, label, count, seconds, buckets)
     select tenant, workflow, 'ended', status, count(*), sum(seconds), onward.bucketed(array_agg(seconds))
-      from (select r.tenant, r.workflow, x.status,
-                   extract(epoch from x.completed_at - r.started_at)::float8 as seconds
+      from (select x.tenant, x.workflow, x.status,
+                   extract(epoch from x.completed_at - x.started_at)::float8 as seconds
               from unnest(p_runs) as i (id)
-             cross join lateral (select * from onward.run r where r.run_id = i.id offset 0) r
              cross join lateral (select * from onward.run_result x where x.run_id = i.id offset 0) x) ended
      group by tenant, workflow, status;
 end

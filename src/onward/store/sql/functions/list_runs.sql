@@ -5,9 +5,9 @@
 -- Without p_input it is one walk (see walk_runs). With it there are two ways, and each is a disaster where the other one
 -- shines. To walk by time and look at each input costs a microsecond for every run between two matches, whose rows lie
 -- side by side. The index on inputs knows neither time nor tenant: all matches there are must be fetched, from two or three
--- places each, and sorted, at some twenty microseconds. Which is better cannot be known beforehand, so:
+-- places each, and sorted, at five to twenty microseconds. Which is better cannot be known beforehand, so:
 --   1. walk a thousand, then four thousand: a pattern that one run in a hundred matches has filled its page by now;
---   2. while one in seven hundred matches, walk on: the page is near;
+--   2. while one in four hundred matches, walk on: the page is near;
 --   3. else ask the index, once, for no more than five thousand. Where there are no more, these are all, and the page is
 --      among them. (It marks where all matches lie before it gives the first, 30 ns each: that bounds what is dear.)
 --   4. else walk on.
@@ -19,7 +19,7 @@ create or replace function onward.list_runs(
 returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+set enable_seqscan = off as $$
 declare
     v_patterns jsonb[] := p_input::jsonb[];
     v_time     timestamptz := p_after_time;
@@ -46,7 +46,7 @@ begin
 
         v_looked := v_looked + v_step;
         v_step := 4000;
-        if v_matches is null and v_looked >= 5000 and cardinality(v_found) * 700 < v_looked then
+        if v_matches is null and v_looked >= 5000 and cardinality(v_found) * 400 < v_looked then
             v_matches := array(
                 select i.run_id from onward.run_input i where i.search @> any (v_patterns) limit v_few + 1);
             if cardinality(v_matches) <= v_few then

@@ -5,15 +5,13 @@
 -- A status without a workflow is asked of each workflow, and what they answer is merged: an index less for every run to
 --   pay for. Workflows are few, and found by one look-up each. Of each come a few rows; where one of them may have more,
 --   the answer is whole down to its last row and no further, and the walk goes on from there.
--- Planned once, for any question: by statistics, a planner takes what is rare in all tenants for rare in this one, reads
---   it all and sorts. So sorting is off, but for what the workflows answered.
 create or replace function onward.walk_runs(
     p_tenant text, p_workflow text, p_status text, p_since timestamptz, p_until timestamptz,
     p_after_time timestamptz, p_after_id uuid, p_limit integer)
 returns uuid[]
 language plpgsql stable
 set plan_cache_mode = force_generic_plan
-set enable_seqscan = off set enable_sort = off as $$
+set enable_seqscan = off as $$
 declare
     v_since timestamptz := coalesce(p_since, '-infinity');
     v_time  timestamptz := coalesce(p_until, 'infinity');     -- everything lies before this row
