@@ -127,5 +127,5 @@ def test_dev_goes_on_without_rest_where_the_usual_port_is_taken_and_not_where_on
         assert f"port {port} of 127.0.0.1 is taken" in said.err
         monkeypatch.setattr("onward.cli.dev.PORT", int(port))
         place = Place(terminal.url, "default")
-        assert Dev(str(SAMPLE), place, None)._rest(terminal.url) is None
-    assert Dev(str(SAMPLE), place, None)._rest(terminal.url) is not None
+        assert Dev(str(SAMPLE), place, None, "text")._rest(terminal.url) is None
+    assert Dev(str(SAMPLE), place, None, "text")._rest(terminal.url) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 from dataclasses import dataclass
@@ -143,7 +144,8 @@ async def test_no_record_holds_what_runs_work_with(
     for parked, declared in zip(old, (Colour, Model, int), strict=True):
         worker = await world.worker(careful, deployed(declared))
         await parked.signal("go", MARK)
-        await until(lambda: world.value("select reason is not null from onward.message where msg_id = $1", parked.id))
+        stands = "select reason is not null from onward.message where msg_id = $1"
+        await until(functools.partial(world.value, stands, parked.id))
         reason = (await parked.get()).reason
         assert (MARK in reason) == (declared is not int), "people may see it, who may see the run"
         await worker.stop()

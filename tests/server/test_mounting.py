@@ -17,8 +17,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from onward import Client
-from onward.server import app
+from onward.server import App, app
 from onward.server.serving import PortTaken, listen, local_only
+from rest import serving
 
 RUNS = "/onward/v1/workflows/hello/runs"
 HEADERS = {"Authorization": "x"}
@@ -30,9 +31,10 @@ async def test_it_mounts_in_another_application_and_closes_with_it(url: str, fra
     parent: Any = fastapi.FastAPI() if framework == "fastapi" else Starlette(routes=[Mount("/onward", api)])
     if framework == "fastapi":
         parent.mount("/onward", api)
-    async with api, httpx.AsyncClient(
-        transport=httpx.ASGITransport(parent), base_url="http://x", headers=HEADERS
-    ) as http:
+    async with (
+        api,
+        httpx.AsyncClient(transport=httpx.ASGITransport(parent), base_url="http://x", headers=HEADERS) as http,
+    ):
         answer = await http.post(RUNS, json={"input": 1})
         assert answer.status_code == 201
         where = answer.headers["location"]
@@ -81,10 +83,6 @@ async def test_it_may_be_used_again_after_it_was_closed(url: str) -> None:
 
 
 async def test_a_client_finds_a_server_below_a_path(url: str) -> None:
-    from rest import serving
-
-    from onward.server.application import App
-
     class Below(App):
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http":

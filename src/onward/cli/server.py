@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 
@@ -65,6 +66,8 @@ async def _serve(host: str, port: int, auth: str, local: bool, grace: float, pla
     try:
         await _knock(place.url)
         async with Serving(api, listening, local=local, grace=grace) as serving:
+            gc.collect()
+            gc.freeze()  # what was imported stays: the collector need not look at it again and again
             _log.info("serving REST on %s, auth: %s", serving.url, auth)
             await stop.wait()
             _log.info("stopping: running requests may finish")

@@ -364,9 +364,10 @@ class Client:
             (run_id, item, await self._encoded(workflow, item)) for item, run_id in zip(items, run_ids, strict=False)
         ]
         small, name, trace = self.payloads.keeps, name_of(workflow), traces.current()
-        large = [(run_id, data) for run_id, _, data in encoded if not small(data)]
-        writes = (inputs.record(self.payloads, self.tenant, name, run_id, data) for run_id, data in large)
-        outside = dict(zip([run_id for run_id, _ in large], await asyncio.gather(*writes), strict=True))
+        outside: dict[UUID, bytes] = {}
+        if large := [(run_id, data) for run_id, _, data in encoded if not small(data)]:
+            writes = (inputs.record(self.payloads, self.tenant, name, run_id, data) for run_id, data in large)
+            outside = dict(zip([run_id for run_id, _ in large], await asyncio.gather(*writes), strict=True))
         return [
             inputs.new_run(
                 run_id,

@@ -83,6 +83,8 @@ class Near:
         return Topics(home)
 
     async def database(self) -> Database:
+        if self._database is not None:
+            return self._database
         async with self._opening:
             if self._database is None:
                 self._address = await address.resolve(self._url)

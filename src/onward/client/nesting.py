@@ -34,7 +34,9 @@ def decode(data: bytes, type_: type[T]) -> T:
 
 
 def _taken_out(data: bytes, mark: bytes) -> tuple[bytes, list[bytes]]:
-    parts, insides, depth, last, begin = [], [], 0, 0, 0
+    parts: list[bytes] = []
+    insides: list[bytes] = []
+    depth = last = begin = 0
     for token in _TOKEN.finditer(data):
         if token[0] in (b"[", b"{"):
             depth += 1

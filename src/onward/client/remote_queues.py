@@ -28,7 +28,7 @@ from onward.client.topics import Subscription, Topics
 from onward.core import durations, queue_names, topics
 from onward.core.codec import PLAIN
 from onward.core.durations import Duration
-from onward.errors import InvalidInput, NotFound
+from onward.errors import Conflict, InvalidInput, NotFound
 
 T = TypeVar("T")
 
@@ -94,7 +94,7 @@ class RemoteQueue(Queue):
         if isinstance(max, bool) or not isinstance(max, int) or not 1 <= max <= MOST:
             raise InvalidInput(f"max is a whole number from 1 to {MOST}, got {max!r}")
         while True:
-            left = min(max(0.0, deadline - time.monotonic()), POLL)
+            left = sorted((0.0, deadline - time.monotonic(), POLL))[1]
             body = wire.Receive(max, hidden, left or None, pattern, self.max_receives)
             found = await self._ask("POST", "/messages:receive", wire.Letters, body, patience=left)
             if found.messages or time.monotonic() >= deadline:
@@ -107,7 +107,7 @@ class RemoteQueue(Queue):
             query = {"receipt": str(message.receipt)}
             try:
                 deleted += (await self._ask("DELETE", self._at(message), wire.Deleted, query=query)).deleted
-            except Exception as error:  # the others are deleted all the same
+            except Conflict as error:  # the others are deleted all the same
                 stale = error
         if stale is not None:
             raise stale

@@ -9,6 +9,7 @@ one is written with a space, as in the journal (core/pointers.py), so that no re
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -271,6 +272,7 @@ def _fault(data: bytes | None) -> Fault | None:
     return None if data is None else msgspec.json.decode(data, type=Fault)
 
 
+@lru_cache(maxsize=256)
 def _span(span: timedelta | None) -> str | None:
     """As people write it; what that would round is given in seconds."""
     if span is None:

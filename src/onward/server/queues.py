@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from onward.client import letterwire as wire
 from onward.client import letters
+from onward.client import letterwire as wire
 from onward.client.letters import Held, Message, Send
 from onward.client.queues import Queue, all_stats
 from onward.core import durations, queue_names

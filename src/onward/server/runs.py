@@ -119,8 +119,8 @@ def _id_taken(run_id: UUID | None) -> Conflict:
 
 
 def _created(call: Call, run: RunRecord) -> Answer:
-    where = f"{call.root}/v1/workflows/{run.workflow}/runs/{run.run_id}"
-    return Answer(wire.run_form(run), 201, {"Location": quote(where)})
+    where = f"{quote(call.root)}/v1/workflows/{run.workflow}/runs/{run.run_id}"
+    return Answer(wire.run_form(run), 201, {"Location": where})
 
 
 # ---- many --------------------------------------------------------------------------------------------------------

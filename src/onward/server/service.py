@@ -18,7 +18,6 @@ from onward.server.duties import Duties, Rules
 from onward.server.starts import Starts
 from onward.store.tokens import Tokens
 
-
 T = TypeVar("T")
 
 
@@ -44,16 +43,15 @@ class Service:
 
     async def patiently(self, work: Coroutine[Any, Any, T], request: Request) -> T | None:
         """Waits for it, until the server stops or nobody waits for the answer any more: then it gives None."""
-        tasks = [asyncio.ensure_future(w) for w in (work, self.stopping.wait(), _gone(request))]
+        working = asyncio.ensure_future(work)
+        tasks = [working, *(asyncio.ensure_future(other) for other in (self.stopping.wait(), _gone(request)))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
                 task.cancel()
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-        if isinstance(ended[0], Exception):
-            raise ended[0]
-        return None if isinstance(ended[0], BaseException) else ended[0]
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return None if working.cancelled() else working.result()
 
 
 def _gone(request: Request) -> Awaitable[None]:

@@ -19,6 +19,9 @@ from onward.store.database import REFUSED
 from onward.store.runs import Begun, NewRun
 
 TOGETHER = 500
+TURNS = 4
+"""Of the loop, before a call: requests that have arrived are read in them and come along. Alone one waits for
+microseconds; of 32 at once, twice as many go together (28 in place of 14), which makes a quarter more a second."""
 
 
 class _Start(NamedTuple):
@@ -58,8 +61,10 @@ class Starts:
 
     async def _send(self, key: tuple[str, str]) -> None:
         """Until nobody waits."""
-        await asyncio.sleep(0)  # who is ready now comes along
-        while starts := self._waiting[key][:TOGETHER]:
+        while self._waiting[key]:
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            starts = self._waiting[key][:TOGETHER]
             await _begin(key[1], starts)
             del self._waiting[key][: len(starts)]
         del self._waiting[key]

@@ -224,8 +224,10 @@ class Runs:
 
     async def begin(self, workflow: str, runs: Sequence[NewRun]) -> list[Begun]:
         """Starts runs and tells what is there then."""
-        columns = [list(column) for column in zip(*runs, strict=True)]
-        rows = await self._database.fetch(_BEGIN, columns[0], self._tenant, workflow, *columns[1:])
+        ids, versions, *columns = (list(column) for column in zip(*runs, strict=True))
+        # what nobody gave is no array of nulls: those are encoded one by one
+        given = [column if any(value is not None for value in column) else None for column in columns]
+        rows = await self._database.fetch(_BEGIN, ids, self._tenant, workflow, versions, *given)
         there = [row["run_id"] for row in rows if row["run_id"] and not row["created"]]
         found = {record.run_id: record for record in await self.describe(there)} if there else {}
         begun = []
