@@ -224,8 +224,10 @@ class Client:
             name: inputs.encoded(value, f"the output of {name!r}") for name, value in (with_outputs or {}).items()
         }
         if outputs and self._link.near:
-            await self._check_kept(run_id, from_step, outputs)
-            outputs = {name: await self._replaced(run_id, new_id, name, data) for name, data in outputs.items()}
+            held = await self._check_kept(run_id, from_step, outputs)
+            outputs = {
+                name: await self._replaced(run_id, new_id, name, data, name in held) for name, data in outputs.items()
+            }
         runs = await self._runs()
         word = await runs.rerun(ids.parse(run_id), new_id, from_step, outputs, traces.current())
         if word == "unknown":
@@ -405,13 +407,13 @@ class Client:
     async def _owner(self, run_id: str | UUID) -> Owner:
         return Owner(self.tenant, (await self.record(run_id)).workflow, ids.parse(run_id))
 
-    async def _replaced(self, run_id: str, new_id: UUID, path: str, data: bytes) -> bytes:
-        """An output that a rerun gets in place of what was journalled."""
-        if self.payloads.is_small(data):
+    async def _replaced(self, run_id: str, new_id: UUID, path: str, data: bytes, ref: bool) -> bytes:
+        """An output that a rerun gets in place of what was journalled; `ref`: a pointer, as that was one."""
+        if self.payloads.is_small(data) and not ref:
             return pointers.literal(data)
         owner = (await self._owner(run_id))._replace(run_id=new_id)
         return await self.payloads.journalled(
-            data, f"the output of {path!r}", lambda at, kind: at.step(owner, path, kind)
+            data, f"the output of {path!r}", lambda at, kind: at.step(owner, path, kind), ref=ref
         )
 
     def _handle(self, run_id: str, created: bool, workflow: Workflow[Any, Any] | str) -> RunHandle[Any]:
@@ -425,14 +427,17 @@ class Client:
             raise Conflict(f"run {run_id} has {_ended(run.status)}: it cannot be {verb} any more")
         return await self.get(run_id)
 
-    async def _check_kept(self, run_id: str, from_step: str | None, outputs: Mapping[str, bytes]) -> None:
+    async def _check_kept(self, run_id: str, from_step: str | None, outputs: Mapping[str, bytes]) -> set[str]:
+        """Which of what is to be replaced are pointers."""
         if from_step is None:
             raise InvalidInput("with_outputs replaces what from_step keeps: say from which step to run again")
-        kept = [step.path for step in await self.step_records(run_id) if step.completed_at is not None]
+        journal = [step for step in await self.step_records(run_id) if step.completed_at is not None]
+        kept = [step.path for step in journal]
         kept = kept[: kept.index(from_step)] if from_step in kept else kept
         for name in outputs:
             if name not in kept:
                 raise InvalidInput(f"with_outputs names {name!r}, which is not journalled before {from_step!r}")
+        return {step.path for step in journal if step.output is not None and pointers.is_pointer(step.output)}
 
 
 class RunQuery:

@@ -24,7 +24,7 @@ from onward.payloads.layout import EXTENSIONS, Extension, Layout, Owner
 from onward.payloads.objects import Objects
 from onward.payloads.settings import INLINE, Settings
 from onward.payloads.trouble import StoreUnavailable
-from onward.store.database import Database
+from onward.store.database import TRANSIENT, Database
 
 T = TypeVar("T")
 
@@ -103,7 +103,7 @@ class Payloads:
     # ---- out ---------------------------------------------------------------------------------------------
 
     def is_small(self, data: bytes) -> bool:
-        return len(data) <= self.settings.threshold
+        return len(data) <= self.settings.threshold or data == b"null"
 
     def keeps(self, data: bytes) -> bool:
         """Does an input or output with this encoding stay in the database, and nowhere else?"""
@@ -208,11 +208,12 @@ async def patiently(work: Callable[[], Awaitable[T]], told: Told | None) -> T:
         while True:
             try:
                 return await work()
-            except StoreUnavailable as error:
-                if told is None and loop.time() + pause > deadline:
+            except (StoreUnavailable, *TRANSIENT) as error:
+                given_up = loop.time() + pause > deadline or not isinstance(error, StoreUnavailable)
+                if told is None and given_up:
                     raise
                 if told is not None:
-                    told(str(error))
+                    told(str(error) or type(error).__name__)
                     troubled = True
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, 5.0)

@@ -10,6 +10,7 @@ batch is journalled; a crash in between copies it again, to the same place, and 
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import msgspec
@@ -22,14 +23,14 @@ from onward.core.codec import PLAIN
 from onward.core.names import shown
 from onward.core.pointers import Pointer
 from onward.core.replay import Call, Row
-from onward.errors import InvalidInput
+from onward.errors import InvalidInput, PayloadTooLarge
 from onward.store.handouts import Want
 from onward.worker import attempts, faults
 from onward.worker.execution import Execution
 from onward.worker.outputs import Outputs
 
 _LONGEST = 60
-_COUNT = re.compile(r"#[0-9]+\Z")
+_COUNT = re.compile(r"(?:#[0-9]+)+\Z")
 
 
 class Batches:
@@ -50,7 +51,9 @@ class Batches:
                 return
             threads = self._run.host.threads
             await threads.slot()
-            await threads.run(batch.submit, (handoff,))
+            told = await threads.run(batch.submit, (handoff,))
+            if inspect.isawaitable(told):  # a lambda around an async function
+                await told
 
         workflow = self._run.workflow
         return Work(submit, (), workflow.retry, workflow.step_timeout, PLAIN)
@@ -73,8 +76,8 @@ class Batches:
             return None, faults.told("BatchFailed", answer.error).encode()
         try:
             return await self._output(call, batch, bytes(answer.output)), None
-        except InvalidInput as error:
-            return None, _wrong(str(error))
+        except (InvalidInput, PayloadTooLarge) as error:
+            return None, faults.told(type(error).__name__, str(error)).encode()
 
     async def _output(self, call: Call, batch: Batch, data: bytes) -> bytes:
         owner, what = self._outputs.owner, f"the answer to {shown(call.path)}"
@@ -115,7 +118,7 @@ class Batches:
 
 def _event(call: Call) -> str:
     """For people: the token tells hand-offs apart."""
-    return "batch:" + _COUNT.sub("", names.split(call.path)[1])[:_LONGEST]
+    return "batch:" + _COUNT.sub("", names.split(call.path)[1][:_LONGEST])
 
 
 def _wrong(why: str) -> bytes:

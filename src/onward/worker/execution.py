@@ -250,7 +250,7 @@ class Execution:
 
     def admitted(self, call: Call) -> bool:
         """May the call execute now? One within a step is part of that step, which could not end without it."""
-        inside = bool(call.parent)
+        inside = bool(call.parent) and call.kind != "batch"  # around a hand-off's submit nothing executes
         return self.mode is Mode.HOT and (inside or not self.leaving) and self.host.admits(self, inside)
 
     def wait(self, call: Call, want: Want) -> asyncio.Future[Row | None]:

@@ -26,17 +26,21 @@ class Fetches:
 
     def __init__(self, payloads: Payloads) -> None:
         self._payloads = payloads
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._kept: OrderedDict[Pointer, bytes] = OrderedDict()
         self._size = 0
-        self._coming: dict[str, asyncio.Task[bytes]] = {}
+        self._coming: dict[Pointer, asyncio.Task[bytes]] = {}
 
     async def whole(self, data: bytes, told: Told) -> bytes:
         """The JSON of a value that was journalled like this."""
         return await self.load(pointers.decode(data), told) if pointers.is_pointer(data) else data
 
-    async def load(self, pointer: Pointer, told: Told) -> bytes:
+    async def load(self, pointer: Pointer, told: Told | None) -> bytes:
         """The JSON of the value that an object holds."""
         return await patiently(lambda: self._once(pointer), told)
+
+    async def content(self, pointer: Pointer, told: Told) -> bytes:
+        """The object as it lies there."""
+        return await patiently(lambda: self._payloads.read(pointer), told)
 
     def ahead(self, journalled: Iterable[bytes]) -> None:
         """Begins to fetch what will be needed soon. What goes wrong is told when it is needed."""
@@ -48,7 +52,7 @@ class Fetches:
             room -= pointer.size
             if room < 0:
                 return
-            if pointer.key not in self._kept:
+            if pointer not in self._kept:
                 self._fetch(pointer)
 
     async def stop(self) -> None:
@@ -58,16 +62,16 @@ class Fetches:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _once(self, pointer: Pointer) -> bytes:
-        kept = self._kept.get(pointer.key)
+        kept = self._kept.get(pointer)
         if kept is not None:
-            self._kept.move_to_end(pointer.key)
+            self._kept.move_to_end(pointer)
             return kept
         return await asyncio.shield(self._fetch(pointer))
 
     def _fetch(self, pointer: Pointer) -> asyncio.Task[bytes]:
-        task = self._coming.get(pointer.key)
+        task = self._coming.get(pointer)
         if task is None:
-            task = self._coming[pointer.key] = asyncio.create_task(self._read(pointer))
+            task = self._coming[pointer] = asyncio.create_task(self._read(pointer))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())  # told to who needs it
         return task
 
@@ -75,14 +79,14 @@ class Fetches:
         try:
             data = await self._payloads.load_once(pointer)
         finally:
-            del self._coming[pointer.key]
-        self._keep(pointer.key, data)
+            del self._coming[pointer]
+        self._keep(pointer, data)
         return data
 
-    def _keep(self, key: str, data: bytes) -> None:
-        if len(data) > AHEAD_BYTES or key in self._kept:
+    def _keep(self, pointer: Pointer, data: bytes) -> None:
+        if len(data) > AHEAD_BYTES or pointer in self._kept:
             return
-        self._kept[key] = data
+        self._kept[pointer] = data
         self._size += len(data)
         while self._size > KEPT:
             self._size -= len(self._kept.popitem(last=False)[1])

@@ -57,6 +57,8 @@ class Outputs:
             call.whole = not work.ref
             own = await self._own(value.pointer, lambda at, kind: at.step(self.owner, call.path, kind))
             data = pointers.encode(own, held=work.ref)
+            if not work.ref:
+                work.codec.decode(await self._run.readings.load(own))  # what does not fit fails this step
             return data, self.ref(data, work.codec) if work.ref else None
         data, value = work.codec.trip(value, what := f"step {shown(call.path)}")
         payloads = self._payloads
@@ -72,7 +74,15 @@ class Outputs:
         return data, self.ref(data, work.codec) if work.ref else value
 
     async def of_run(self, value: Any) -> bytes:
-        """What is recorded for what the body returned."""
+        """What is recorded for what the body returned. While it is written, what the body left running gets nothing
+        and begins nothing: it ends with the body."""
+        self._run.readings.busy += 1
+        try:
+            return await self._of_run(value)
+        finally:
+            self._run.readings.busy -= 1
+
+    async def _of_run(self, value: Any) -> bytes:
         if isinstance(value, Ref):
             return pointers.encode(await self._own(value.pointer, lambda at, _: at.output(self.owner)))
         workflow, payloads, owner = self._run.workflow, self._payloads, self.owner
@@ -91,7 +101,7 @@ class Outputs:
         place = await self.patiently(lambda: self._payloads.required("a Ref"))
         if place.layout.owner(pointer.key) in (None, self.owner):
             return pointer
-        content, kind = await self._payloads.read(pointer), EXTENSIONS[pointer.content_type]
+        content, kind = await self._run.readings.content(pointer), EXTENSIONS[pointer.content_type]
         told = self._run.trouble(f"a copy of {pointer.key} cannot be written")
         return await self.patiently(
             lambda: self._payloads.create(lambda at: key(at, kind), content, pointer.content_type, told)
@@ -104,7 +114,7 @@ class Outputs:
 
         async def keep() -> Ref[Any]:
             if isinstance(value, Ref):
-                content, content_type = await self._payloads.read(value.pointer), value.pointer.content_type
+                content, content_type = await self._run.readings.content(value.pointer), value.pointer.content_type
             else:
                 data = inputs.encoded(value, f"the artifact {shown(call.path)}")
                 content, content_type = contents.content(data, value)

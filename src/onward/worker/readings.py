@@ -10,6 +10,7 @@ A payload that is missing or damaged parks the run: the step did its work, and t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from onward.core.names import shown
 from onward.core.pointers import Pointer
 from onward.core.replay import Call, Row
 from onward.errors import OnwardError
+from onward.store.database import TRANSIENT
 from onward.store.handouts import Undecided, Verdict
 from onward.worker.fetches import Fetches
 
@@ -84,6 +86,11 @@ class Readings:
 
     async def load(self, pointer: Pointer) -> bytes:
         """What a Ref of this run points to, for its body or a step. A body that waits for that is not at rest."""
+        loop = self._run.loop
+        if asyncio.get_running_loop() is not loop and not loop.is_closed():  # a sync step, with a loop of its own
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.load(pointer), loop))
+        if self._run.over:  # whoever has it is no part of the run, or of one that has stopped
+            return await self._run.fetches.load(pointer, None)
         inside = executing.get() is not None
         self.busy += not inside
         try:
@@ -93,6 +100,13 @@ class Readings:
         finally:
             self.busy -= not inside
             self._run.stirred()
+
+    async def content(self, pointer: Pointer) -> bytes:
+        """The object itself, to be copied. As everywhere: one that is missing or damaged parks the run."""
+        try:
+            return await self._run.fetches.content(pointer, self._run.trouble(f"{pointer.key} cannot be read"))
+        except OnwardError as error:
+            raise self._parked(error, "a copy") from error
 
     def judge(self, undecided: Sequence[Undecided]) -> None:
         """Signals came that only somebody who reads them can tell whether they match."""
@@ -108,7 +122,8 @@ class Readings:
                 data = await self._run.fetches.whole(one.payload, told)
                 fits, _ = compared(data, [one.match])
                 verdicts.append(Verdict(one.signal_id, one.match, bool(fits)))
-            await self._run.judged(verdicts)
+            with contextlib.suppress(*TRANSIENT):  # what was not told is asked again
+                await self._run.judged(verdicts)
         finally:
             self.judging = False
         self._run.must_register()

@@ -316,7 +316,7 @@ class Verbs:
             began = time.monotonic()
             run.replay.begin_attempt(call.path)
             try:
-                await self._step(run.replay.make(call.path, "submit", "run"), batches.submit(call, batch))
+                await self._step(run.replay.make(call.path, "submit", "batch"), batches.submit(call, batch))
                 answer = run.replay.make(call.path, "answer", "batch")
                 row = await self._blocked_on(answer, batches.want(call, answer.path, batch))
                 with self._executing():  # while the answer is copied the run must not be suspended

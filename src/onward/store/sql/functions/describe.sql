@@ -5,7 +5,9 @@ returns table (
     run_id uuid, workflow text, version integer, tenant text, status text, state text, reason text, input bytea,
     output bytea, error bytea, idempotency_key text, rerun_of uuid, retention interval, started_at timestamptz,
     completed_at timestamptz)
-language sql volatile as $$
+language sql volatile
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     select r.run_id, r.workflow, r.version, r.tenant, coalesce(x.status, 'running'),
            case when x.status is not null then x.status
                 when m.paused then 'paused'
@@ -21,7 +23,7 @@ language sql volatile as $$
            m.reason, i.input, x.output, x.error, r.idempotency_key, r.rerun_of, r.retention, r.started_at,
            x.completed_at
       from unnest(p_runs) with ordinality as want (id, ord)
-      join onward.run r on r.run_id = want.id and r.tenant = p_tenant
+      join lateral (select * from onward.run where run_id = want.id offset 0) r on r.tenant = p_tenant
       join onward.run_input i on i.run_id = r.run_id
       left join onward.message m on m.msg_id = r.run_id
       left join onward.run_result x on x.run_id = r.run_id

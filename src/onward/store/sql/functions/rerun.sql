@@ -40,6 +40,9 @@ begin
       from onward.step s
       left join unnest(p_names, p_outputs) as o (name, output) on o.name = s.name
      where s.run_id = p_run and s.seq < v_end and not starts_with(s.name, p_from || e'\x1f')
+       -- a hand-off that was not over: who has it would answer the original
+       and (s.kind <> 'batch' or position(e'\x1f' in s.name) = 0 or exists (
+            select 1 from onward.step b where b.run_id = p_run and b.name = split_part(s.name, e'\x1f', 1) and b.seq < v_end))
      order by s.seq;
 
     insert into onward.running (tenant, workflow, started_at, run_id)
