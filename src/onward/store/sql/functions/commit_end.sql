@@ -34,11 +34,13 @@ begin
         select p_run, p_status, p_output, p_error, v_now, v_now + onward.kept(r.retention),
                r.tenant, r.workflow, r.started_at
           from onward.run r where r.run_id = p_run
-        returning tenant, workflow, started_at)
+        returning tenant, workflow, started_at),
+    counted as (        -- count_ends, for one; the folding finds its bucket
+        insert into onward.tally (tenant, workflow, metric, label, count, seconds)
+        select tenant, workflow, 'ended', p_status, 1, extract(epoch from v_now - started_at) from ended)
     delete from onward.running g using ended e
      where g.tenant = e.tenant and g.workflow = e.workflow and g.started_at = e.started_at and g.run_id = p_run;
     perform onward.clear_run(array[p_run], case when p_parent is not null then array[p_parent] end);
-    perform onward.count_ends(array[p_run]);
     perform onward.announce(array[p_run], p_parent is not null);
     return v_now;
 end

@@ -16,7 +16,7 @@ begin
         returning *),
     summed as (
         select tenant, workflow, metric::text, label, sum(count) as count, sum(seconds) as seconds,
-               onward.sum_buckets(buckets) as buckets, count(*) as folded
+               onward.sum_buckets(onward.buckets_of(metric, count, seconds, buckets)) as buckets, count(*) as folded
           from gone group by 1, 2, 3, 4),
     ranked as (
         select s.*, t.label is not null as known,
