@@ -587,6 +587,7 @@ async def test_persist_all_writes_small_inputs_and_outputs_beside_their_rows(
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"ONWARD_PAYLOAD_URL": "ftp://x"},
         {"ONWARD_PAYLOAD_THRESHOLD": "64k"},
         {"ONWARD_PAYLOAD_THRESHOLD": "2000000"},
         {"ONWARD_PAYLOAD_MAX": "10"},

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from onward.errors import InvalidInput
+from onward.payloads import address
 
 INLINE = 1 << 20
 """Bytes of a value that the database takes where no store is configured."""
@@ -32,6 +33,8 @@ class Settings:
             most=_bytes(environment, "ONWARD_PAYLOAD_MAX", cls.most),
             everything=_everything(environment.get("ONWARD_PAYLOAD_PERSIST") or ""),
         )
+        if settings.url is not None:
+            address.parse(settings.url)  # before it is recorded: what is recorded counts for everybody, and for good
         if settings.threshold > INLINE:
             raise InvalidInput(f"ONWARD_PAYLOAD_THRESHOLD is at most {INLINE} bytes, got {settings.threshold}")
         if settings.most < settings.threshold:
